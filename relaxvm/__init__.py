@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from .isa import FuncKind
     from .limits import Limits
     from .native.functions import NativeFunction, load_kernels, native_function
+    from .observe.debugger import debug
     from .observe.profiler import profile
     from .op.base import call_dps_packed, call_pure_packed, call_tir, call_tir_inplace
     from .registry import Registry, get_func, list_funcs, register_func
@@ -157,6 +158,7 @@ __all__ = [
     "const",
     "convert_to_expr",
     "cpu",
+    "debug",
     "decompile",
     "device",
     "equal",
@@ -262,6 +264,7 @@ _HOME: Final = {
     "const": "ir",
     "convert_to_expr": "ir",
     "cpu": "values",
+    "debug": "observe.debugger",
     "decompile": "compiler.decompile",
     "device": "values",
     "equal": "deep",

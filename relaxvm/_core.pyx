@@ -28,7 +28,7 @@ from .core._storage import NaiveAllocator, PooledAllocator
 from .core._translate import QUICKENED, translate
 from .core.conversion import Converter
 from .core.operations import enabled_rewritings
-from .errors import BugError, CancelledError, InternalError, LimitError
+from .errors import BugError, CancelledError, InternalError, LimitError, RelaxVMError
 from .core.floating import report_status
 from .deep import reduce, set_types, show
 from .messages import readable
@@ -47,7 +47,8 @@ from .core._vectorcall cimport use_vectorcall
 cnp.import_array()
 
 __all__ = [
-    "Adt", "Closure", "Machine", "NaiveAllocator", "PooledAllocator", "Ref", "Storage", "VMFunction",
+    "Adt", "Closure", "Machine", "NaiveAllocator", "PooledAllocator", "Ref", "Stepper", "Storage",
+    "VMFunction",
 ]
 
 cdef extern from "_core_impl.h" nogil:
@@ -188,8 +189,13 @@ cdef extern from "Python.h":
     int PyException_SetTraceback(PyObject*, PyObject*) noexcept
     void PyObject_GC_UnTrack(PyObject*) noexcept
     ctypedef void (*destructor)(PyObject*) noexcept
+    ctypedef int (*visitproc)(PyObject*, void*) noexcept
+    ctypedef int (*traverseproc)(PyObject*, visitproc, void*) noexcept
+    ctypedef int (*inquiry)(PyObject*) noexcept
     ctypedef struct _typeobject "PyTypeObject":
         destructor tp_dealloc
+        traverseproc tp_traverse
+        inquiry tp_clear
 
 cdef extern from "numpy/arrayobject.h":
     PyObject* PyDataMem_SetHandler(PyObject*) noexcept
@@ -355,6 +361,14 @@ cdef class VMFunction:
     def bind(self, *args, **kwargs):
         """A partial: the function with some arguments given."""
         return self.machine._bind(self, args, kwargs)
+
+    def start(self, *args, **kwargs):
+        """A run of the function on arguments, as a `relaxvm.vm.Run`, which has not begun.
+
+        Raises:
+            ArityError, TypeError: the arguments do not fit, as for a call.
+        """
+        return self.machine._start(self, args, kwargs)
 
     def __eq__(self, other):
         if not isinstance(other, VMFunction):
@@ -793,7 +807,7 @@ cdef PyObject* _enter(Machine machine, int64_t index, PyObject* const* args, Py_
     if machine._limited:
         value = _run_limited(machine, image, run, fp)
     else:
-        value = _run(machine, image, run, fp)
+        value = _run(machine, image, run, fp, func.code)
     _leave(run, state)
     if hooked:
         value = _hook_run_end(machine, index, value)
@@ -860,29 +874,32 @@ cdef void _forget_tuples(Machine machine) noexcept:
 
 cdef PyObject* _run_limited(Machine machine, Image image, Run* run, PyObject** fp) noexcept:
     cdef PyObject* value = NULL
-    if not _start_limits(machine, run):
+    if not _start_limits(machine, run, machine._fuel, machine._wall_ns, 0):
         _ensure_raised()
         rvm_clear_registers(fp, (<rvm_func*>fp[RVM_FUNC]).num_registers)
     else:
-        value = _run(machine, image, run, fp)
+        value = _run(machine, image, run, fp, (<rvm_func*>fp[RVM_FUNC]).code)
     _stop_limits(run)
     return value
 
 
-cdef bint _start_limits(Machine machine, Run* run) noexcept:
+cdef bint _start_limits(Machine machine, Run* run, int64_t fuel, int64_t wall_ns,
+                        int64_t objects) noexcept:
     """Set fuel, deadline and who counts the memory of arrays.  A run inside of another one with limits
-    shares what is left there of fuel and time.  False with an exception if the run cannot begin."""
+    shares what is left there of fuel and time.  False with an exception if the run cannot begin.
+
+    `fuel` and `wall_ns` are what is left of them, and `objects` the bytes of objects that it has."""
     cdef Run* outer = _limited_run()
     cdef int64_t now
     run.host = <PyObject*>machine._host
     run.outer = outer
-    run.fuel = machine._fuel
+    run.fuel = fuel
     run.wall_ns = machine._wall_ns
     run.array_handler = NULL
     run.outer_objects = 0
     if machine._wall_ns != INT64_MAX:
         now = rvm_clock_ns()
-        run.deadline = now + machine._wall_ns if machine._wall_ns < INT64_MAX - now else INT64_MAX
+        run.deadline = now + wall_ns if wall_ns < INT64_MAX - now else INT64_MAX
     if outer is not NULL:
         run.fuel = min(run.fuel, outer.fuel)
         if outer.deadline < run.deadline:
@@ -891,7 +908,7 @@ cdef bint _start_limits(Machine machine, Run* run) noexcept:
         if outer.host is run.host:
             run.outer_objects = outer.objects
     run.start_fuel = run.fuel
-    run.objects = run.outer_objects + WORD_BYTES * run.words
+    run.objects = run.outer_objects + objects + WORD_BYTES * run.words
     _plan_census(run)
     if _object_excess(run, run.objects) > 0:
         _fail_objects(run)
@@ -1043,13 +1060,14 @@ cdef void _stop_counting(Run* run) noexcept:
 # ---- the loop --------------------------------------------------------------------------------
 
 
-cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexcept:
-    """Run the frame at `fp` to its return; a new reference, or NULL with an exception.
+cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp,
+                    const int64_t* ip) noexcept:
+    """Run the frame at `fp`, from the operation at `ip` on, to the return of the outermost frame.
 
+    Returns a new reference, or NULL: with an exception, or, in stepped code, where it has paused.
     The operations, their operands and what they do are in ``core/operations.py``.
     """
     cdef PyObject** pool_end = image.pool_end
-    cdef const int64_t* ip = (<rvm_func*>fp[RVM_FUNC]).code
     cdef const int64_t* next_ip = ip
     cdef int64_t op, i, count, word
     cdef uint64_t nbytes
@@ -1663,6 +1681,13 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp) noexc
                 if rvm_unlikely(truth < 0):
                     break
 
+            elif op == OP_STEP:
+                if rvm_pauses(run, ip[STEP_PC]):
+                    run.pause.fp = fp
+                    run.pause.ip = ip + STEP_WORDS
+                    return NULL
+                ip += STEP_WORDS
+
             elif op == OP_HOOK_BEFORE:
                 truth = _hook(machine, fp, pool_end, ip, NULL)
                 if rvm_unlikely(truth < 0):
@@ -2271,12 +2296,7 @@ cdef void _unwind(Machine machine, Image image, Run* run, PyObject** fp,
         frames = _describe_frames(image, fp, ip, total)
     except BaseException:
         frames = None  # no memory
-    while fp is not NULL:
-        frame = rvm_calling_frame(fp)
-        rvm_clear_registers(fp, (<rvm_func*>fp[RVM_FUNC]).num_registers)
-        if fp - RVM_HEADER == run.chunk.memory and run.chunk.previous is not NULL:
-            _pop_chunk(run)
-        fp = frame
+    _clear_frames(run, fp)
     try:
         if frames is not None:
             machine._on_error(<object>exception, frames, total)
@@ -2288,6 +2308,17 @@ cdef void _unwind(Machine machine, Image image, Run* run, PyObject** fp,
         pass  # such as RecursionError: report the exception of the run
     frames = None
     PyErr_Restore(kind, exception, traceback)
+
+
+cdef void _clear_frames(Run* run, PyObject** fp) noexcept:
+    """Clear the frame at `fp` and those around it; the first chunk stays."""
+    cdef PyObject** caller
+    while fp is not NULL:
+        caller = rvm_calling_frame(fp)
+        rvm_clear_registers(fp, (<rvm_func*>fp[RVM_FUNC]).num_registers)
+        if fp - RVM_HEADER == run.chunk.memory and run.chunk.previous is not NULL:
+            _pop_chunk(run)
+        fp = caller
 
 
 cdef list _describe_frames(Image image, PyObject** fp, const int64_t* ip, int64_t total):
@@ -2304,6 +2335,316 @@ cdef list _describe_frames(Image image, PyObject** fp, const int64_t* ip, int64_
             ip = <const int64_t*>fp[RVM_RETURN_IP] - 1
             fp = rvm_calling_frame(fp)
     return frames
+
+
+# ---- runs that are stepped -------------------------------------------------------------------
+
+
+@cython.no_gc_clear  # see _stepper_clear
+cdef class Stepper:
+    """A run of stepped code: it goes on when it is asked to, and pauses before an instruction.
+
+    Its frames are memory that it owns; nothing is kept on the C stack while it is paused.  The base of
+    `relaxvm.vm.Run`.
+    """
+
+    cdef readonly Machine machine
+    cdef readonly int64_t index     # of the function
+    cdef Image image
+    cdef rvm_chunk* chunk           # the first one; NULL before _open, and once it has ended
+    cdef rvm_pause pause
+    cdef bint running, begun, hooked
+    cdef int64_t depth              # number of frames
+    cdef int64_t fuel, wall_ns, objects     # what is left of the limits, and bytes of objects
+    cdef dict tuples                # what the machine has converted for it
+    cdef object __weakref__
+
+    def _open(self, Machine machine not None, int64_t index, tuple args not None):
+        """Make the frame of a function on arguments.
+
+        Raises:
+            InternalError: the machine is closed.
+            ArityError: the number of arguments is wrong.
+            TypeError: an argument cannot be converted.
+        """
+        cdef rvm_func* func
+        cdef rvm_chunk* chunk
+        cdef PyObject** fp
+        cdef PyObject* value
+        cdef Py_ssize_t i, count = len(args)
+        if self.machine is not None:
+            raise BugError("Stepper: it has been opened")
+        self.image = machine._stepped_image()
+        self.hooked = machine._hook is not None
+        self.machine = machine
+        self.index = index
+        func = self.image._func(index)
+        if count != func.num_params:
+            machine._raise_arity(index, count, 0)
+            raise BugError("an arity error was expected")
+        chunk = _first_chunk(machine, func)
+        if chunk is NULL:
+            _ensure_raised()
+            _propagate(-1)
+        chunk.run.chunk = chunk
+        chunk.run.end = chunk.end
+        chunk.run.words = chunk.words
+        chunk.run.host = NULL
+        fp = chunk.memory + RVM_HEADER
+        rvm_push_frame(fp, func, rvm_in_new_chunk(NULL), NULL, 0)
+        rvm_null_registers(fp, 0, func.num_registers)
+        self.pause.fp = fp
+        self.pause.ip = func.code
+        self.depth = 1
+        self.fuel = machine._fuel
+        self.wall_ns = machine._wall_ns
+        self.chunk = chunk  # from here on, deallocation clears the frame
+        for i in range(count):
+            value = <PyObject*>args[i]
+            if _is_plain(machine, value):
+                rvm_incref(value)
+            else:
+                value = _argument(<PyObject*>machine, index, i, value)
+            fp[i] = value
+        self._keep_tuples()
+
+    cdef int _keep_tuples(self) except -1:
+        if self.machine._known_tuples:
+            self.tuples = dict(self.machine._known_tuples)
+            _forget_tuples(self.machine)
+        return 0
+
+    def __dealloc__(self):
+        self._drop()
+
+    cdef void _drop(self) noexcept:
+        """Let go of the frames."""
+        cdef rvm_chunk* chunk = self.chunk
+        if chunk is NULL:
+            return
+        self.chunk = NULL
+        _clear_frames(&chunk.run, self.pause.fp)
+        chunk = chunk.run.chunk
+        while chunk is not NULL:
+            chunk = rvm_drop_chunk(chunk)
+
+    cdef int _check_paused(self) except -1:
+        if self.running:
+            raise RelaxVMError("the run is in progress: only one that is paused can be used so")
+        if self.chunk is NULL:
+            raise RelaxVMError("the run has ended")
+        return 0
+
+    @property
+    def _is_running(self):
+        return self.running
+
+    @property
+    def _has_frames(self):
+        """Whether it has not ended."""
+        return self.chunk is not NULL
+
+    @property
+    def _has_begun(self):
+        return self.begun
+
+    def _translated(self, int64_t index):
+        """The operations of a function in this run, as `VMFunction.translated`."""
+        return self.machine._translated_function(index, self.image)
+
+    @property
+    def _depth(self):
+        """The number of frames; 0 once it has ended."""
+        return 0 if self.chunk is NULL else self.depth
+
+    @property
+    def _position(self):
+        """How many instructions it has run; a call and the return of its result count as one where
+        they are a tail call."""
+        if self.chunk is not NULL and not self.running and self.begun:
+            return self.pause.begun - 1
+        return self.pause.begun
+
+    @property
+    def _fuel_left(self):
+        """Instructions that it may still run, None without a limit."""
+        return None if self.fuel == INT64_MAX else self.fuel
+
+    def _advance(self, int64_t steps, const unsigned char[::1] stops, int64_t depth):
+        """Go on.
+
+        Args:
+            steps: how many instructions it may run before it pauses.
+            stops: a byte per pc of the executable: whether it pauses there; or None.
+            depth: it pauses where there are at most so many frames; never if 0.
+
+        Returns:
+            Whether it has paused: (True, None), or (False, the result).
+        """
+        if stops is not None and stops.shape[0] < self.image.instr_offset.shape[0]:
+            raise BugError("Stepper: expected a byte per pc")
+        self._check_paused()
+        if not self.begun:
+            self.begun = True
+        elif steps < INT64_MAX:
+            steps -= 1  # that of the instruction that it has paused at
+        self.pause.steps = steps
+        self.pause.stops = NULL
+        if stops is not None:
+            self.pause.stops = <const char*>&stops[0]
+        return self._go(depth)
+
+    cdef tuple _go(self, int64_t depth):
+        cdef Machine machine = self.machine
+        cdef PyThreadState* state = rvm_thread_state()
+        cdef Run* run = &self.chunk.run
+        cdef Run* outer
+        cdef PyObject** fp = self.pause.fp
+        cdef const int64_t* ip = self.pause.ip
+        cdef PyObject* value = NULL
+        cdef int64_t outer_depth, started = 0
+        self.running = True
+        if self.tuples is not None:
+            machine._known_tuples.update(self.tuples)
+            self.tuples = None
+        if not rvm_has_frames(state):
+            _yield_gil()
+        if rvm_enter_recursion(state) < 0:
+            self.running = False
+            _propagate(-1)
+        run.pause = &self.pause
+        rvm_begin_run(_runs, run, state, <PyObject*>machine)
+        outer = rvm_caller(_runs, run)
+        outer_depth = 0 if outer is NULL else _depth(outer)
+        run.calls_left = machine._max_depth - outer_depth - self.depth
+        self.pause.calls_left = INT64_MAX
+        if depth > 0:
+            self.pause.calls_left = run.calls_left + self.depth - depth
+        self.pause.paused = False
+        if run.calls_left < 0:
+            _fail_depth(<rvm_func*>fp[RVM_FUNC], machine._max_depth)
+            _unwind(machine, self.image, run, fp, ip)
+        elif (self.hooked and self.pause.begun == 0
+                and not _hook_run_begin(machine, self.index, fp, machine_params(fp))):
+            self.hooked = False
+            _clear_frames(run, fp)
+        elif not machine._limited:
+            value = _run(machine, self.image, run, fp, ip)
+        else:
+            started = rvm_clock_ns()
+            if (not _start_limits(machine, run, self.fuel, self.wall_ns, self.objects)
+                    or _check_deadline(run) < 0):
+                _unwind(machine, self.image, run, fp, ip)
+            else:
+                value = _run(machine, self.image, run, fp, ip)
+            self.fuel = max(0, self.fuel - (run.start_fuel - run.fuel))
+            if self.wall_ns != INT64_MAX:
+                self.wall_ns = max(0, self.wall_ns - (rvm_clock_ns() - started))
+            self.objects = max(0, run.objects - run.outer_objects - WORD_BYTES * run.words)
+            _stop_limits(run)
+        self.running = False
+        if self.pause.paused:
+            self.depth = machine._max_depth - outer_depth - run.calls_left
+            rvm_end_run(run)
+            rvm_leave_recursion(state)
+            self._keep_tuples()
+            return True, None
+        self.chunk = NULL
+        _leave(run, state)
+        if self.hooked:
+            value = _hook_run_end(machine, self.index, value)
+        if value is NULL:
+            _ensure_raised()
+            _propagate(-1)
+        result = <object>value
+        Py_DECREF(result)
+        return False, result
+
+    def _frames(self, int64_t first, int64_t count):
+        """Some of the frames, the innermost of all is number 0: (index of the function, pc of the
+        instruction that it is at, registers of the source)."""
+        cdef PyObject** fp
+        cdef const int64_t* ip
+        cdef rvm_func* func
+        cdef int64_t i, at
+        cdef list registers, found = []
+        self._check_paused()
+        fp, ip = self.pause.fp, self.pause.ip
+        for at in range(min(self.depth, first + count)):
+            func = <rvm_func*>fp[RVM_FUNC]
+            if at >= first:
+                registers = []
+                for i in range(func.num_shared):
+                    registers.append(None if fp[i] is NULL else <object>fp[i])
+                found.append((func - self.image.funcs, self.image.source_pc(ip), tuple(registers)))
+            ip = <const int64_t*>fp[RVM_RETURN_IP] - 1
+            fp = rvm_calling_frame(fp)
+        return found
+
+    def _store(self, int64_t at, int64_t register, value):
+        """Set a register of a frame, which is numbered as for `_frames`.
+
+        Raises:
+            IndexError: there is no such frame or register.
+            TypeError: `value` is none of a program.
+        """
+        cdef PyObject** fp
+        cdef int64_t i
+        value = self.machine._to_value(value)
+        self._check_paused()
+        if not 0 <= at < self.depth:
+            raise IndexError(f"there is no frame {at}: the run has {self.depth}")
+        fp = self.pause.fp
+        for i in range(at):
+            fp = rvm_calling_frame(fp)
+        if not 0 <= register < (<rvm_func*>fp[RVM_FUNC]).num_shared:
+            raise IndexError(f"there is no register {register}: the frame has "
+                             f"{(<rvm_func*>fp[RVM_FUNC]).num_shared}")
+        Py_INCREF(value)
+        rvm_store(fp + register, <PyObject*>value)
+
+    def _stop(self):
+        """End it: at once if it is paused, at the next poll if it is in progress in another thread."""
+        if self.running:
+            self.chunk.run.cancelled = True
+        else:
+            self._drop()
+
+
+cdef inline int64_t machine_params(PyObject** fp) noexcept:
+    return (<rvm_func*>fp[RVM_FUNC]).num_params
+
+
+cdef int _propagate(int answer) except -1:
+    """-1 raises the exception that is set."""
+    return answer
+
+
+# The collector sees what the frames of a paused run hold.
+
+cdef traverseproc _traverse_fields
+
+
+cdef int _stepper_traverse(PyObject* self, visitproc visit, void* context) noexcept:
+    cdef PyObject** fp = NULL
+    cdef int64_t i
+    cdef int answer
+    if (<Stepper>self).chunk is not NULL and not (<Stepper>self).running:
+        fp = (<Stepper>self).pause.fp
+    while fp is not NULL:
+        for i in range((<rvm_func*>fp[RVM_FUNC]).num_registers):
+            if fp[i] is not NULL:
+                answer = visit(fp[i], context)
+                if answer:
+                    return answer
+        fp = rvm_calling_frame(fp)
+    return _traverse_fields(self, visit, context)
+
+
+cdef int _stepper_clear(PyObject* self) noexcept:
+    if not (<Stepper>self).running:
+        (<Stepper>self)._drop()
+    return 0
 
 
 # ---- the machine -----------------------------------------------------------------------------
@@ -2330,6 +2671,7 @@ cdef class Machine:
     cdef int64_t _wall_ns
     cdef Image _image           # the code that new runs take
     cdef Image _unhooked_image     # the one without hook
+    cdef Image _stepped, _stepped_hooked    # stepped code without and with hook, once it was needed
     cdef object _hook
     cdef object __weakref__
 
@@ -2388,11 +2730,23 @@ cdef class Machine:
                 self._num_builtins += 1
         return 0
 
-    cdef Image _translated(self, bint hooked):
+    cdef Image _translated(self, bint hooked, bint stepped=False):
         return translate(
             self, self._executable, self._callables, self._quick, self._allocators,
             rewritings=self._rewritings, hooked=hooked, fueled=self._limited,
-            keep_arrays=not self._limited)
+            keep_arrays=not self._limited, stepped=stepped)
+
+    cdef Image _stepped_image(self):
+        """The code of runs that are stepped and begin now."""
+        if self._unhooked_image is None:
+            raise InternalError("the virtual machine is closed")
+        if self._hook is not None:
+            if self._stepped_hooked is None:
+                self._stepped_hooked = self._translated(True, True)
+            return self._stepped_hooked
+        if self._stepped is None:
+            self._stepped = self._translated(False, True)
+        return self._stepped
 
     def _translated_for_entries(self):
         """The code with `enter` operations, to which native code may be attached."""
@@ -2415,6 +2769,7 @@ cdef class Machine:
         """Release code, constants and functions.  Runs in progress finish."""
         self._num_builtins = 0
         self._image = self._unhooked_image = None
+        self._stepped = self._stepped_hooked = None
         self._hook = None
         self._callables = []
 
@@ -2429,13 +2784,14 @@ cdef class Machine:
         finally:
             Py_DECREF(<object>function)
 
-    def _translated_function(self, int64_t index):
+    def _translated_function(self, int64_t index, Image image=None):
         from .core.translated import TranslatedFunction  # here, since runs do without
 
-        if self._image is None:
+        if image is None:
+            image = self._image
+        if image is None:
             raise InternalError("the virtual machine is closed")
-        return TranslatedFunction(
-            self._image, index, self._callables, (*self._allocators, *self._quick))
+        return TranslatedFunction(image, index, self._callables, (*self._allocators, *self._quick))
 
     def _set_hook(self, hook):
         """Call ``hook(pc, before, func, name, ret, args)`` around every call instruction.
@@ -2474,6 +2830,8 @@ cdef class Machine:
         """Release the arrays that allocation sites keep for their next run."""
         if self._unhooked_image is not None:
             self._unhooked_image.drop_idle()
+        if self._stepped is not None:
+            self._stepped.drop_idle()
 
     def _on_hot(self, index):
         """Called when a function has run often, see `Image.count_entries`."""
@@ -2496,6 +2854,9 @@ cdef class Machine:
     def _bind(self, function, args, kwargs):
         raise AttributeError("bind")
 
+    def _start(self, function, args, kwargs):
+        raise AttributeError("start")
+
     def _on_error(self, exception, frames, total):
         """Called with an exception that ends a run, before it reaches the caller."""
 
@@ -2515,6 +2876,9 @@ use_vectorcall(Closure, <char*>&_some_closure._vectorcall - <char*><PyObject*>_s
 set_new(VMFunction, <newfunc>_refuse_function)
 _closure_dealloc_fields = (<_typeobject*><PyObject*>Closure).tp_dealloc
 (<_typeobject*><PyObject*>Closure).tp_dealloc = _closure_dealloc
+_traverse_fields = (<_typeobject*><PyObject*>Stepper).tp_traverse
+(<_typeobject*><PyObject*>Stepper).tp_traverse = _stepper_traverse
+(<_typeobject*><PyObject*>Stepper).tp_clear = _stepper_clear
 
 globals()["Storage"] = Storage  # cimport does not put a name into the module
 

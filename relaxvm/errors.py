@@ -27,6 +27,7 @@ __all__ = [
     "LinkError",
     "MatchError",
     "MissingExtraError",
+    "NameClashWarning",
     "NestingError",
     "NoCompilerError",
     "OperatorTypeError",
@@ -201,6 +202,10 @@ class AnnotationWarning(RelaxVMWarning):
 
 class CopyWarning(RelaxVMWarning):
     """A large argument of a function has to be copied in every call."""
+
+
+class NameClashWarning(RelaxVMWarning):
+    """A function of a program has the name of a method or attribute of a virtual machine."""
 
 
 class UnreachableClauseWarning(RelaxVMWarning):

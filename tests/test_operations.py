@@ -427,6 +427,7 @@ class Program:
         starve: memory runs out in the run that takes the fallback.
         hook: whether a hook is set.
         enters: whether native code may be entered.
+        steps: whether it runs as a `relaxvm.vm.Run`.
         emit_fallback: emits the ``main`` that takes the fallback, if it is another one.
     """
 
@@ -440,6 +441,7 @@ class Program:
     starve: bool = False
     hook: bool = False
     enters: bool = False
+    steps: bool = False
     emit_fallback: Callable[[Asm], None] | None = None
 
     def functions(self) -> Registry:
@@ -665,6 +667,7 @@ PROGRAMS: dict[str, Program] = {
                         kernels=lambda: {"test.twice": lambda x: 2 * x},
                         limits=Limits(wall_time=60)),
     "enter": Program(main(1, (r1, ".copy", r0)), lambda: (3,), enters=True),
+    "step": Program(main(1, (r1, ".copy", r0)), lambda: (3,), steps=True),
     "hook_before": Program(main(1, (r1, ".copy", r0)), lambda: (3,), hook=True),
     "hook_after": Program(main(1, (r1, ".copy", r0)), lambda: (3,), hook=True),
 }  # fmt: skip
@@ -733,8 +736,27 @@ def outcomes(
     for _ in range(3):
         oracle = Oracle(assemble(program.emit), program.functions(), limits=limits)
         want = Outcome.of(oracle["main"], make())
-        assert_same_outcome(Outcome.of(vm["main"], make()), want)
+        function = step_through(vm) if program.steps else vm["main"]
+        assert_same_outcome(Outcome.of(function, make()), want)
     return vm, called
+
+
+def step_through(vm: VirtualMachine) -> Callable[..., Any]:
+    def main(*args: Any) -> Any:
+        run = vm["main"].start(*args)
+        while run.step() is not None:
+            pass
+        return run.result()
+
+    return main
+
+
+def code_of(vm: VirtualMachine, program: Program) -> TranslatedFunction:
+    """What runs."""
+    function = vm.functions["main"]
+    if program.steps:
+        return function.start(*program.fast())._translated(function.index)
+    return function.translated
 
 
 def reference_of(operation: Operation, program: Program) -> str:
@@ -746,7 +768,7 @@ def test_fast_path(operation: Operation) -> None:
     assert operation.name in PROGRAMS, "write a program that takes the operation"
     program = PROGRAMS[operation.name]
     vm, called = outcomes(program, program.fast)
-    assert operation.name in follow(vm.functions["main"].translated)
+    assert operation.name in follow(code_of(vm, program))
     if not program.hook:
         assert reference_of(operation, program) not in called
 

@@ -79,7 +79,7 @@ def _abandon_output() -> None:
 def _parser() -> argparse.ArgumentParser:
     # Imported here so that importing relaxvm.cli stays cheap.
     from .. import __version__
-    from . import assemble, check, check_models, compiling, look, run
+    from . import assemble, check, check_models, compiling, debugging, look, run
 
     common = argparse.ArgumentParser(add_help=False)
     group = common.add_argument_group("output")
@@ -96,6 +96,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"relaxvm {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for group_of_commands in (run, look, assemble, compiling, check_models, check):
+    for group_of_commands in (run, debugging, look, assemble, compiling, check_models, check):
         group_of_commands.add_commands(commands, common)
     return parser

@@ -5,28 +5,18 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from ..errors import BugError, LimitError, LinkError, did_you_mean
-from ..executable import FunctionInfo, StoredKernels, VMExecutable
-from ..isa import FuncKind
-from ..registry import GLOBAL, list_funcs
 from ..vm.entry_checks import params_of
 from .arrays import replacing, write_npz
 from .console import Console
-from .exits import CommandError, Exit, UsageError
-from .files import (
-    add_file_argument,
-    add_kernels_argument,
-    import_kernels,
-    limits_of,
-    open_executable,
-)
-from .inputs import add_input_arguments, gather_inputs
+from .exits import Exit, UsageError
+from .inputs import gather_inputs
+from .machines import add_run_arguments, make_vm, running
 from .outputs import flatten, summarize, summary_line, to_arrays
 
 if TYPE_CHECKING:
@@ -35,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["add_commands"]
 
-_DEFAULT_FUNCTION: Final = "main"
 _BENCH_ROUND_SECONDS: Final = 0.02
 """The minimal time of a round of the benchmark, far above the resolution of the clock."""
 
@@ -45,7 +34,7 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
         "run", parents=[common], help="run a function and summarize what it returns",
         description="Verify the file, run a function on inputs, print a summary of the outputs.",
     )  # fmt: skip
-    _add_run_arguments(run)
+    add_run_arguments(run)
     run.add_argument("--output", metavar="PATH",
                      help="write the outputs: .npz, or .npy for one array")  # fmt: skip
     run.add_argument("--repeat", type=int, default=1, metavar="N",
@@ -60,26 +49,16 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
         "bench", parents=[common], help="time a function",
         description="Time a function: rounds of calls, nanoseconds per call.",
     )  # fmt: skip
-    _add_run_arguments(bench)
+    add_run_arguments(bench)
     bench.add_argument("--rounds", type=int, default=10, help="rounds (default 10)")
     bench.add_argument("--number", type=int, help="calls per round (default: 20 ms worth)")
     bench.set_defaults(command=_bench)
 
 
-def _add_run_arguments(parser: argparse.ArgumentParser) -> None:
-    add_file_argument(parser)
-    parser.add_argument("--function", metavar="NAME",
-                        help="function to call (default: main, or the only one)")  # fmt: skip
-    add_kernels_argument(parser)
-    parser.add_argument("--native", action="store_true",
-                        help="load the kernels in the file. This runs its code")  # fmt: skip
-    add_input_arguments(parser)
-
-
 def _run(args: argparse.Namespace, console: Console) -> int:
     if args.repeat < 1:
         raise UsageError(f"--repeat: expected a number >= 1, got {args.repeat}")
-    vm, info = _make_vm(args, console)
+    vm, info = make_vm(args, console)
     inputs = gather_inputs(
         args, params_of(vm.executable, info), console, vm.executable.names_of(info.name).inputs
     )
@@ -93,7 +72,7 @@ def _run(args: argparse.Namespace, console: Console) -> int:
         progress = stack.enter_context(console.progress(f"running {info.name}", total))
         for _ in range(args.repeat):
             begun = time.perf_counter_ns()
-            with _running(info.name):
+            with running(info.name):
                 result = function(*inputs)
             times.append(time.perf_counter_ns() - begun)
             progress.step()
@@ -138,12 +117,12 @@ def _bench(args: argparse.Namespace, console: Console) -> int:
         raise UsageError(f"--rounds: expected a number >= 1, got {args.rounds}")
     if args.number is not None and args.number < 1:
         raise UsageError(f"--number: expected a number >= 1, got {args.number}")
-    vm, info = _make_vm(args, console)
+    vm, info = make_vm(args, console)
     inputs = gather_inputs(
         args, params_of(vm.executable, info), console, vm.executable.names_of(info.name).inputs
     )
     function = vm[info.name]
-    with _running(info.name), console.progress(f"timing {info.name}", args.rounds) as progress:
+    with running(info.name), console.progress(f"timing {info.name}", args.rounds) as progress:
         number = args.number or _calls_per_round(function, inputs)
         rounds = []
         for _ in range(args.rounds):
@@ -179,82 +158,6 @@ def _time(function: Callable[..., Any], inputs: list[Any], number: int) -> int:
     for _ in rounds:
         function(*inputs)
     return time.perf_counter_ns() - begun
-
-
-def _make_vm(args: argparse.Namespace, console: Console) -> tuple[VirtualMachine, FunctionInfo]:
-    from ..vm import VirtualMachine
-
-    limits = limits_of(args)
-    import_kernels(args.kernels)
-    with console.progress(f"loading {args.file}"):
-        executable = open_executable(args.file, limits).executable
-        info = _choose_function(executable, args.function)
-        if args.native and isinstance(executable.kernels, StoredKernels):
-            from ..native.stored import load_stored  # here, since most commands do not need it
-
-            executable = executable.with_kernels(load_stored(executable.kernels))
-        # The VM verifies the executable first.
-        try:
-            vm = VirtualMachine(executable, limits=limits, functions=_allowed(args))
-        except LinkError as error:
-            raise CommandError(
-                f"{error}\n  on the command line: --kernels MODULE registers them"
-                + "; --native loads those in the file" * _is_stored(executable),
-                Exit.MISSING,
-            ) from error
-    return vm, info
-
-
-def _is_stored(executable: VMExecutable) -> bool:
-    """Return whether the file contains kernels that were not loaded."""
-    return isinstance(executable.kernels, StoredKernels)
-
-
-def _allowed(args: argparse.Namespace) -> frozenset[str] | None:
-    """With untrusted limits, return the functions that may be called: kernels, and builtins
-    without effects."""
-    if args.limits != "untrusted":
-        return None
-    return frozenset(name for name in list_funcs() if not _has_effect(name))
-
-
-def _has_effect(name: str) -> bool:
-    record = GLOBAL.lookup(name)
-    return record is not None and record.effect
-
-
-def _choose_function(executable: VMExecutable, name: str | None) -> FunctionInfo:
-    """Return the function to call: the one with the given name, else ``main``, else the only
-    one."""
-    own = {info.name: info for info in executable.functions if info.kind != FuncKind.PACKED}
-    if name is None:
-        if _DEFAULT_FUNCTION in own:
-            name = _DEFAULT_FUNCTION
-        elif len(own) == 1:
-            (name,) = own
-        else:
-            raise UsageError(f"--function: {_listed(own)}, and none of them is called main"
-                             if own else "the executable has no function to run")
-    if name not in own:
-        raise UsageError(f"--function {name}: {_listed(own)}{did_you_mean(name, own)}")
-    return own[name]
-
-
-def _listed(own: dict[str, FunctionInfo]) -> str:
-    names = list(own)
-    shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
-    return f"the functions are {shown}" if names else "the executable has no function"
-
-
-@contextmanager
-def _running(name: str) -> Iterator[None]:
-    """Convert exceptions of the program to errors of the command."""
-    try:
-        yield
-    except (LimitError, BugError):
-        raise
-    except Exception as error:
-        raise CommandError(f"{name}: {type(error).__name__}: {error}") from error
 
 
 def _profile(vm: VirtualMachine) -> Profile:

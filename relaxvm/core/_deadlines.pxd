@@ -8,6 +8,15 @@ cdef extern from "_runs.h":
 
     ctypedef struct rvm_chunk
 
+    ctypedef struct rvm_pause:
+        int64_t steps
+        const char* stops
+        int64_t calls_left
+        int64_t begun
+        PyObject** fp
+        const int64_t* ip
+        bint paused
+
     ctypedef struct Run "rvm_active_run":
         Run* older
         PyObject* machine
@@ -17,6 +26,7 @@ cdef extern from "_runs.h":
         int64_t calls_left
         int64_t polls
         bint cancelled
+        rvm_pause* pause
         int64_t deadline
         PyObject* host
         Run* outer
@@ -40,6 +50,7 @@ cdef extern from "_runs.h":
     void rvm_end_run(Run*) noexcept
     bint rvm_has_frames(PyThreadState*) noexcept
     Run* rvm_caller(Run*, Run*) noexcept
+    bint rvm_pauses(Run*, int64_t) noexcept
     int rvm_enter_recursion(PyThreadState*) noexcept
     void rvm_leave_recursion(PyThreadState*) noexcept
 

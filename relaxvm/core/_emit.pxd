@@ -533,6 +533,13 @@ cdef inline int emit_enter(Words* words, rvm_site* site) except -1:
     return 0
 
 
+cdef inline int emit_step(Words* words, int64_t pc) except -1:
+    cdef int64_t* at = extend(words, STEP_WORDS)
+    at[OPCODE] = OP_STEP
+    at[STEP_PC] = pc
+    return 0
+
+
 cdef inline int emit_hook_before(Words* words, int64_t dst, int64_t after, int64_t callee,
                                  int64_t pc, int64_t count) except -1:
     cdef int64_t* at = extend(words, HOOK_BEFORE_ARGS)

@@ -54,8 +54,9 @@ cdef enum:
     OP_FUEL = 48
     OP_DEADLINE = 49
     OP_ENTER = 50
-    OP_HOOK_BEFORE = 51
-    OP_HOOK_AFTER = 52
+    OP_STEP = 51
+    OP_HOOK_BEFORE = 52
+    OP_HOOK_AFTER = 53
 
 # Positions that are the same in all operations: of the first word, and of the distance
 # to the fallback in operations that have one.
@@ -266,6 +267,8 @@ cdef enum:
     DEADLINE_WORDS = 1
     ENTER_SITE = 1
     ENTER_WORDS = 2
+    STEP_PC = 1
+    STEP_WORDS = 2
     HOOK_BEFORE_DST = 1
     HOOK_BEFORE_AFTER = 2
     HOOK_BEFORE_CALLEE = 3

@@ -6,6 +6,17 @@
 #include <Python.h>
 #include <stdint.h>
 
+/* When a run of stepped code pauses, and where it has. */
+typedef struct {
+    int64_t steps;       /* instructions that it may run before it pauses */
+    const char *stops;   /* per pc of the executable whether it pauses there, or NULL */
+    int64_t calls_left;  /* it pauses where calls may be nested this much deeper, or more */
+    int64_t begun;       /* instructions that it has begun or paused at */
+    PyObject **fp;       /* of the innermost frame */
+    const int64_t *ip;   /* of the operation to go on with */
+    int paused;
+} rvm_pause;
+
 /* One invocation from Python.  It is in memory from the heap, as its frames are: a program may switch C
  * stacks (greenlets) while others refer to it.
  *
@@ -25,6 +36,7 @@ typedef struct rvm_active_run {
     int64_t calls_left;        /* how much deeper calls may be nested */
     int64_t polls;
     int cancelled;
+    rvm_pause *pause;          /* set in runs of stepped code */
     int64_t deadline;          /* in ns of the clock; INT64_MAX if there is none */
 
     /* The rest is set in runs with limits. */
@@ -95,6 +107,19 @@ static inline rvm_active_run *rvm_caller(rvm_active_run *runs, rvm_active_run *r
     while ((run = run->older) != runs)
         if (rvm_is_caller(run, state)) return run;
     return NULL;
+}
+
+/* Whether a run pauses before the instruction at `pc`. */
+static inline int rvm_pauses(rvm_active_run *run, int64_t pc) {
+    rvm_pause *pause = run->pause;
+    pause->begun++;
+    if (pause->steps <= 0 || (pause->stops != NULL && pause->stops[pc])
+        || run->calls_left >= pause->calls_left) {
+        pause->paused = 1;
+        return 1;
+    }
+    pause->steps--;
+    return 0;
 }
 
 /* ---- recursion ------------------------------------------------------------------------------- */

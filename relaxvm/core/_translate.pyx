@@ -67,7 +67,8 @@ def translate(machine, executable, list callables, list quick, tuple allocators,
         options: ``rewritings`` (names of those that are on), ``hooked`` (surround calls with the
             hook), ``fueled`` (count instructions and look at the clock), ``keep_arrays`` (sites of
             static allocations keep their array for the next run), ``enters`` (emit an `enter` where
-            a function and where a loop begins).
+            a function and where a loop begins), ``stepped`` (emit a `step` before every instruction:
+            none is fused with others but a tail call, and registers are those of the source).
     """
     return Translator(machine, executable, callables, allocators, **options).translate(quick)
 
@@ -86,6 +87,12 @@ cdef enum:
     MAX_STATIC_BYTES = 1 << 26  # larger static arrays are not kept at their site
     GOTO_HOPS = 64          # gotos followed when threading a jump
     MAX_CALLS_BACK = 64     # between the allocation of a result and the call that computes it
+
+cdef enum:
+    # What leaves every instruction its own operation.  Tail calls stay: a program may need them to run in
+    # constant space.
+    STEPPED_REWRITINGS = (
+        REWRITE_QUICKEN | REWRITE_UFUNCS | REWRITE_KERNELS | REWRITE_TAIL_CALLS)
 
 
 cdef inline int64_t _bytes_of_call(int kind, int64_t num_args) noexcept:
@@ -183,7 +190,7 @@ cdef class Translator:
     cdef dict loaded            # register per function that the instruction has as a value
     cdef int64_t args_area      # where argument lists of Python calls are laid out
     cdef int64_t widest         # most arguments of a call of the function
-    cdef bint hooked, fueled, enters
+    cdef bint hooked, fueled, enters, stepped
     cdef set heads              # pcs of the function that jumps lead back to, with `enters`
     cdef bint in_fallback
     cdef int64_t rewritings     # of the main part
@@ -193,7 +200,7 @@ cdef class Translator:
     cdef tuple allocators
 
     def __cinit__(self, machine, executable, list callables, tuple allocators, *, rewritings,
-                  hooked, fueled, keep_arrays, enters=False):
+                  hooked, fueled, keep_arrays, enters=False, stepped=False):
         cdef Image image = Image.__new__(Image)
         image.executable = executable
         image.instr_data = executable.instr_data
@@ -204,6 +211,7 @@ cdef class Translator:
         self.fueled = fueled
         self.keep_arrays = keep_arrays
         self.enters = enters
+        self.stepped = stepped
         for name in rewritings:
             self.rewritings |= _REWRITING_BITS[name]
         if hooked:
@@ -212,6 +220,8 @@ cdef class Translator:
             self.rewritings &= ~REWRITE_THREAD_JUMPS  # every goto counts
         if not keep_arrays:
             self.rewritings &= ~REWRITE_ALLOC_STATIC
+        if stepped:
+            self.rewritings &= STEPPED_REWRITINGS
         self.functions = executable.functions
         self.constants = executable.constants
         self.callables = callables
@@ -332,6 +342,9 @@ cdef class Translator:
         pc = self.start
         while pc < self.end:
             self.image.entries[pc] = self.code.count
+            if self.stepped:
+                self._mark(pc)
+                emit_step(&self.code, pc)
             if self.enters and (pc == self.start or pc in self.heads):
                 self._emit_enter(pc)
             if self._starts_block(pc):

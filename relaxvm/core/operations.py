@@ -300,6 +300,8 @@ OPERATIONS: Final = (
     _operation("deadline", "", "look at the clock"),
     _operation("enter", "site", "continue in the native code that belongs to the site, if there is "
                "some; it ends at an operation, where the loop continues"),
+    _operation("step", "pc:number",
+               "pause before the instruction at pc, if the run was asked to"),
     _operation("hook_before", "dst after:distance callee:value pc:constant *args:value",
                "if hook(pc, True, callee, name, None, args): R[dst] = None; continue at after"),
     _operation("hook_after", "dst result:register callee:value pc:constant *args:value",

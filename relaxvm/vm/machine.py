@@ -6,6 +6,7 @@ import contextlib
 import inspect
 import os
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from functools import partial
@@ -18,7 +19,7 @@ from .._core import Adt, Closure, Machine, Ref, VMFunction
 from ..core.live_machines import track
 from ..core.operations import Optimize, enabled_rewritings
 from ..dtypes import dtype_name
-from ..errors import did_you_mean
+from ..errors import NameClashWarning, did_you_mean
 from ..executable import FunctionInfo, VMExecutable
 from ..executable.file_kinds import HEAD_BYTES, kind_of
 from ..hooks import hook
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from ..contrib.tvm.module import ExecutableModule, VMModule
     from .entry_checks import Tensors
     from .error_notes import ErrorNotes, Frame
+    from .runs import Run
 
 __all__ = ["FunctionTable", "VMInstrumentReturnKind", "VirtualMachine"]
 
@@ -69,7 +71,8 @@ class VirtualMachine(Machine):
         vm = VirtualMachine(executable)
         vm.main(x, y)           # or vm["main"](x, y), or by name: vm.main(x, bias=y)
 
-    A function with the name of a method or attribute below is available as ``vm[name]``.
+    A function with the name of a method or attribute below is available as ``vm[name]``; a
+    `NameClashWarning` names them.
 
     Creating a VM verifies the executable, compiles the PrimFuncs of its file that it calls, finds
     every packed function it names, and translates its code; no code of the program runs yet.  A VM
@@ -187,6 +190,14 @@ class VirtualMachine(Machine):
         if jit or executable.exec_mode == "compiled":
             self._native_code = self._make_native_code(running, jit)
         track(self)
+        clashing = [name for name in self._index if hasattr(type(self), name)]
+        if clashing:
+            warnings.warn(
+                f"functions of the program have names of attributes of a virtual machine: "
+                f"{', '.join(map(readable, clashing[:8]))}{', ...' * (len(clashing) > 8)}; "
+                f"call them as vm[{readable(clashing[0])!r}]",
+                NameClashWarning, stacklevel=2,
+            )  # fmt: skip
 
     # Components
 
@@ -316,10 +327,13 @@ class VirtualMachine(Machine):
     def _call_with_keywords(
         self, function: VMFunction, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
+        return function(*self._parameters_of(function).order(args, kwargs))
+
+    def _parameters_of(self, function: VMFunction) -> Parameters:
         params = self._parameters.get(function.index)
         if params is None:
             params = self._parameters[function.index] = Parameters.of(function)
-        return function(*params.order(args, kwargs))
+        return params
 
     def _signature_of(self, function: VMFunction) -> inspect.Signature:
         return signature_of(Parameters.of(function))
@@ -333,6 +347,13 @@ class VirtualMachine(Machine):
         self, function: VMFunction, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> BoundFunction:
         return BoundFunction(function, args, kwargs)
+
+    def _start(self, function: VMFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run:
+        from .runs import Run  # here, since most programs are called
+
+        if kwargs:
+            args = self._parameters_of(function).order(args, kwargs)
+        return Run(self, function.index, args)
 
     # Native code
 

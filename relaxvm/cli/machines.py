@@ -1,0 +1,123 @@
+"""A machine for the program of a file, and the function that a command runs."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from ..errors import BugError, LimitError, LinkError, did_you_mean
+from ..executable import FunctionInfo, StoredKernels, VMExecutable
+from ..isa import FuncKind
+from ..registry import GLOBAL, list_funcs
+from .console import Console
+from .exits import CommandError, Exit, UsageError
+from .files import (
+    add_file_argument,
+    add_kernels_argument,
+    import_kernels,
+    limits_of,
+    open_executable,
+)
+from .inputs import add_input_arguments
+
+if TYPE_CHECKING:
+    from ..vm import VirtualMachine
+
+__all__ = ["add_run_arguments", "make_vm", "running"]
+
+_DEFAULT_FUNCTION: Final = "main"
+
+
+def add_run_arguments(parser: argparse.ArgumentParser) -> None:
+    """The file, the function, and its inputs."""
+    add_file_argument(parser)
+    parser.add_argument("--function", metavar="NAME",
+                        help="function to call (default: main, or the only one)")  # fmt: skip
+    add_kernels_argument(parser)
+    parser.add_argument("--native", action="store_true",
+                        help="load the kernels in the file. This runs its code")  # fmt: skip
+    add_input_arguments(parser)
+
+
+def make_vm(args: argparse.Namespace, console: Console) -> tuple[VirtualMachine, FunctionInfo]:
+    """A machine for the file of `add_run_arguments`, and the function that they name.
+
+    Raises:
+        UsageError: there is no such function.
+        CommandError: the file cannot be read, or functions are missing.
+    """
+    from ..vm import VirtualMachine
+
+    limits = limits_of(args)
+    import_kernels(args.kernels)
+    with console.progress(f"loading {args.file}"):
+        executable = open_executable(args.file, limits).executable
+        info = _choose_function(executable, args.function)
+        if args.native and isinstance(executable.kernels, StoredKernels):
+            from ..native.stored import load_stored  # here, since most commands do not need it
+
+            executable = executable.with_kernels(load_stored(executable.kernels))
+        # The VM verifies the executable first.
+        try:
+            vm = VirtualMachine(executable, limits=limits, functions=_allowed(args))
+        except LinkError as error:
+            raise CommandError(
+                f"{error}\n  on the command line: --kernels MODULE registers them"
+                + "; --native loads those in the file" * _is_stored(executable),
+                Exit.MISSING,
+            ) from error
+    return vm, info
+
+
+def _is_stored(executable: VMExecutable) -> bool:
+    """Return whether the file contains kernels that were not loaded."""
+    return isinstance(executable.kernels, StoredKernels)
+
+
+def _allowed(args: argparse.Namespace) -> frozenset[str] | None:
+    """With untrusted limits, return the functions that may be called: kernels, and builtins
+    without effects."""
+    if args.limits != "untrusted":
+        return None
+    return frozenset(name for name in list_funcs() if not _has_effect(name))
+
+
+def _has_effect(name: str) -> bool:
+    record = GLOBAL.lookup(name)
+    return record is not None and record.effect
+
+
+def _choose_function(executable: VMExecutable, name: str | None) -> FunctionInfo:
+    """Return the function to call: the one with the given name, else ``main``, else the only
+    one."""
+    own = {info.name: info for info in executable.functions if info.kind != FuncKind.PACKED}
+    if name is None:
+        if _DEFAULT_FUNCTION in own:
+            name = _DEFAULT_FUNCTION
+        elif len(own) == 1:
+            (name,) = own
+        else:
+            raise UsageError(f"--function: {_listed(own)}, and none of them is called main"
+                             if own else "the executable has no function to run")
+    if name not in own:
+        raise UsageError(f"--function {name}: {_listed(own)}{did_you_mean(name, own)}")
+    return own[name]
+
+
+def _listed(own: dict[str, FunctionInfo]) -> str:
+    names = list(own)
+    shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+    return f"the functions are {shown}" if names else "the executable has no function"
+
+
+@contextmanager
+def running(name: str) -> Iterator[None]:
+    """Convert exceptions of the program to errors of the command."""
+    try:
+        yield
+    except (LimitError, BugError):
+        raise
+    except Exception as error:
+        raise CommandError(f"{name}: {type(error).__name__}: {error}") from error

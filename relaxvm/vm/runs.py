@@ -1,0 +1,366 @@
+"""Runs as objects: begun, stepped, paused, looked at, changed, and ended by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from .._core import Stepper
+from ..errors import CancelledError, RelaxVMError, did_you_mean
+from ..executable import VMExecutable
+from ..executable.formats.places import span_text
+from ..executable.formats.text import format_instruction
+from ..executable.variables import Variables
+from ..isa import FuncKind
+from ..messages import describe, readable
+from .stops import find_pcs
+
+if TYPE_CHECKING:
+    from ..executable.debug_info import Location, Span
+    from .machine import VirtualMachine
+
+__all__ = ["Frame", "Run", "Until"]
+
+_ENDLESS: Final = (1 << 63) - 1
+
+Place = str | int
+"""See `relaxvm.vm.stops.find_pcs`."""
+Until = Place | Callable[["Run"], object] | Iterable[Place]
+
+
+class Frame:
+    """A function that a paused run is in: a snapshot, which does not change when the run goes on.
+
+    Attributes:
+        function: its name.
+        pc: of the instruction that it is at: the one that is next in the innermost frame, and the
+            call that has not returned yet in the others.
+        registers: their values, by number; one that was never written has None.
+    """
+
+    __slots__ = ("_executable", "_variables", "function", "pc", "registers")
+
+    def __init__(
+        self, executable: VMExecutable, function: str, pc: int, registers: tuple[Any, ...],
+        variables: Mapping[str, int],
+    ) -> None:  # fmt: skip
+        self._executable = executable
+        self._variables = variables
+        self.function = function
+        self.pc = pc
+        self.registers = registers
+
+    @property
+    def variables(self) -> dict[str, Any]:
+        """The values of the variables that have been computed, and of the parameters, by name.
+
+        A variable is left out once its register holds another value.
+        """
+        return {name: self.registers[index] for name, index in self._variables.items()}
+
+    @property
+    def register_of(self) -> dict[str, int]:
+        """The registers that hold the `variables`."""
+        return dict(self._variables)
+
+    @property
+    def location(self) -> Location:
+        """Where in the source the instruction comes from, and the variable that it computes."""
+        from ..executable.debug_info import Location
+
+        debug = self._executable.debug
+        return Location(self.pc) if debug is None else debug.location(self.pc)
+
+    @property
+    def span(self) -> Span | None:
+        """The piece of the source, if known."""
+        return self.location.span
+
+    @property
+    def file(self) -> str | None:
+        """The file of the source, if known."""
+        span = self.location.span
+        return None if span is None else span.file
+
+    @property
+    def line(self) -> int | None:
+        """The line of the source, if known."""
+        span = self.location.span
+        return None if span is None else span.line
+
+    @property
+    def instruction(self) -> str:
+        """The instruction as a listing shows it."""
+        if self.pc >= len(self._executable):
+            return "call of compiled code"
+        return " ".join(format_instruction(self._executable, self.pc).split())
+
+    def __repr__(self) -> str:
+        span = self.location.span
+        at = "" if span is None else f" at {span_text(span)}"
+        return f"<Frame of {readable(self.function)}, pc {self.pc}{at}>"
+
+
+class Run(Stepper):
+    """A run of a function, which goes on when it is told to: ``run = vm["main"].start(x)``.
+
+    It has not begun at first, and pauses before instructions::
+
+        run = vm["main"].start(x)
+        run.resume(until="relaxvm.kernel.matmul")   # before a call of it
+        print(run.frames[0].variables)
+        run.step()                                  # that call
+        print(run.result())                         # of the rest
+
+    Results, errors and limits are those of a call.  The time that counts is that in which it is
+    not paused; the memory limits count its registers, which are those of the source.  Packed
+    functions run to their end when they are called, and so does a VM function that they call.
+    Code is not rewritten for it, so it runs slower than a call; a tail call takes over the frame of
+    its caller here too.  An instrument that is set when it starts sees it.
+
+    A run keeps its VM alive, and its frames the values in them, until it ends or is dropped.  Any
+    thread may resume it, but one at a time.
+    """
+
+    def __init__(self, vm: VirtualMachine, index: int, args: tuple[Any, ...]) -> None:
+        """Use ``vm[name].start(*args)``."""
+        self._vm = vm
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self._variables: dict[int, Variables] = {}
+        self._stops: tuple[object, bytes] | None = None
+        self._open(vm, index, args)
+
+    # What it is at
+
+    @property
+    def vm(self) -> VirtualMachine:
+        """The virtual machine that runs it."""
+        return self._vm
+
+    @property
+    def function(self) -> str:
+        """The name of the function that was started."""
+        return self._vm.executable.functions[self.index].name
+
+    @property
+    def done(self) -> bool:
+        """Whether it has ended: with a result, an exception, or because it was cancelled."""
+        return not self._has_frames
+
+    @property
+    def position(self) -> int:
+        """How many instructions it has run; a tail call counts as one with its return."""
+        return self._position
+
+    @property
+    def depth(self) -> int:
+        """The number of frames, 0 once it has ended."""
+        return self._depth
+
+    @property
+    def fuel_left(self) -> int | None:
+        """The instructions that ``Limits(fuel=...)`` still lets it run; None without that limit."""
+        return self._fuel_left
+
+    @property
+    def frame(self) -> Frame | None:
+        """The innermost frame; None once it has ended."""
+        frames = self.some_frames(0, 1)
+        return frames[0] if frames else None
+
+    @property
+    def frames(self) -> tuple[Frame, ...]:
+        """The frames, the innermost one first; empty once it has ended.
+
+        Raises:
+            RelaxVMError: the run is in progress.
+        """
+        return self.some_frames(0, self.depth)
+
+    def some_frames(self, first: int, count: int) -> tuple[Frame, ...]:
+        """At most `count` of the frames, from number `first` on.
+
+        Raises:
+            RelaxVMError: the run is in progress.
+        """
+        if self.done:
+            return ()
+        executable = self._vm.executable
+        found = []
+        for index, pc, registers in self._frames(first, count):
+            info = executable.functions[index]
+            names: Mapping[str, int] = {}
+            if info.kind == FuncKind.BYTECODE:
+                known = self._variables.get(index)
+                if known is None:
+                    known = self._variables[index] = Variables(executable, info)
+                names = known.at(pc)
+            found.append(Frame(executable, info.name, pc, registers, names))
+        return tuple(found)
+
+    # Going on
+
+    def step(self, n: int = 1) -> Frame | None:
+        """Run `n` instructions; those of functions that they call count.
+
+        Returns:
+            The frame that it is in then, None if it has ended.
+
+        Raises:
+            ValueError: `n` is below 1.
+            RelaxVMError: it has ended or is in progress.
+            Exception: what the program raises.
+        """
+        if n < 1:
+            raise ValueError(f"step: expected at least one instruction, got {n}")
+        self._go_on(n, None, 0)
+        return self.frame
+
+    def next(self) -> Frame | None:
+        """Run one instruction, and all of the functions that it calls; as `step`."""
+        self._go_on(_ENDLESS, None, self.depth)
+        return self.frame
+
+    def finish(self) -> Frame | None:
+        """Run until the innermost function has returned; as `step`."""
+        depth = self.depth
+        self._go_on(_ENDLESS, None, depth - 1)
+        return self.frame
+
+    def resume(self, fuel: int | None = None, until: Until | None = None) -> Frame | None:
+        """Go on to the end, or to a place.
+
+        Args:
+            fuel: the most instructions to run now; it pauses when they are used up.
+            until: where to pause: a pc, the name of a function, of a function that is called, or
+                of a variable, or ``"file:line"`` (see `relaxvm.vm.stops.find_pcs`); several of
+                these; or a function of the run that tells before each instruction whether to pause.
+
+        Returns:
+            The frame that it is in then, None if it has ended.
+
+        Raises:
+            ValueError: there is no such place, or `fuel` is below 1.
+            RelaxVMError: it has ended or is in progress.
+            Exception: what the program raises.
+        """
+        if fuel is not None and fuel < 1:
+            raise ValueError(f"resume: expected fuel of at least 1, got {fuel}")
+        steps = _ENDLESS if fuel is None else fuel
+        if not callable(until):
+            self._go_on(steps, self._stops_of(until), 0)
+            return self.frame
+        if not self._has_begun:
+            self._go_on(0, None, 0)  # to the first instruction
+            if until(self):
+                return self.frame
+        while steps > 0 and self._go_on(1, None, 0):
+            steps -= 1
+            if until(self):
+                break
+        return self.frame
+
+    def resume_at(
+        self, stops: bytes | None = None, *, steps: int | None = None, depth: int = 0
+    ) -> bool:
+        """Go on as far as the core does without asking: what debuggers and schedulers stand on.
+
+        Args:
+            stops: a byte for each instruction of the executable, not 0 where to pause.
+            steps: the most instructions to run.
+            depth: pause where there are at most so many frames; 0 for nowhere.
+
+        Returns:
+            Whether it has paused; otherwise it has ended.
+        """
+        padded = None if stops is None else stops + bytes(2 * len(self._vm.executable.functions))
+        return self._go_on(_ENDLESS if steps is None else steps, padded, depth)
+
+    def result(self) -> Any:
+        """Run what is left, and return the result.
+
+        Raises:
+            CancelledError: it was cancelled.
+            Exception: what the program raises, or has raised.
+        """
+        if not self.done:
+            self._go_on(_ENDLESS, None, 0)
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+    def cancel(self) -> None:
+        """End it: at once if it is paused; one that is in progress in another thread raises
+        `CancelledError` there soon.  Does nothing once it has ended."""
+        if self._is_running:
+            self._stop()
+        elif not self.done:
+            self._error = CancelledError("the run was cancelled")
+            self._stop()
+
+    def _go_on(self, steps: int, stops: bytes | None, depth: int) -> bool:
+        try:
+            paused, value = self._advance(steps, stops, depth)
+        except BaseException as error:
+            if self.done and not self._is_running and self._error is None:
+                self._error = error
+            raise
+        if not paused:
+            self._value = value
+        return paused
+
+    def _stops_of(self, until: Until | None) -> bytes | None:
+        if until is None:
+            return None
+        assert not callable(until)
+        places: Sequence[Place] = [until] if isinstance(until, (str, int)) else list(until)
+        key = tuple(places)
+        if self._stops is None or self._stops[0] != key:
+            marks = bytearray(len(self._vm.executable) + 2 * len(self._vm.executable.functions))
+            for place in places:
+                for pc in find_pcs(self._vm.executable, place):
+                    marks[pc] = 1
+            self._stops = key, bytes(marks)
+        return self._stops[1]
+
+    # Changing values
+
+    def assign(self, target: str | int, value: Any, frame: int = 0) -> None:
+        """Put a value into a register of a frame.
+
+        Args:
+            target: the number of a register, or the name of a variable that has been computed.
+            value: the value; converted as an argument is.
+            frame: the number of the frame, counted from the innermost.
+
+        Raises:
+            IndexError: there is no such frame or register.
+            ValueError: the frame has no such variable.
+            RelaxVMError: the run has ended or is in progress.
+        """
+        if isinstance(target, str):
+            frames = self.some_frames(frame, 1)
+            if not frames and self.done:
+                raise RelaxVMError("the run has ended")
+            if not frames:
+                raise IndexError(f"there is no frame {frame}: the run has {self.depth}")
+            known = frames[0].register_of
+            if target not in known:
+                raise ValueError(f"{readable(frames[0].function)} has no variable "
+                                 f"{readable(target)!r} here{did_you_mean(target, list(known))}")
+            target = known[target]
+        self._store(frame, target, value)
+
+    def __repr__(self) -> str:
+        name = readable(self.function)
+        if self._is_running:
+            return f"<Run of {name}, in progress>"
+        if not self.done:
+            frame = self.frame
+            assert frame is not None
+            state = "paused" if self._has_begun else "not begun"
+            return f"<Run of {name}, {state} in {readable(frame.function)} at pc {frame.pc}>"
+        if self._error is not None:
+            return f"<Run of {name}, ended with {type(self._error).__name__}>"
+        return f"<Run of {name}, ended with {describe(self._value)}>"
