@@ -129,9 +129,9 @@ def markdown(doc: str) -> str:
 
 KERNEL_FAMILIES = (
     "elementwise", "composite", "fused", "reductions", "search", "products", "movement",
-    "creation", "gather", "nn", "channels", "convolution", "pooling", "blocks", "recurrent",
-    "recurrent_attention", "resize", "sampling", "detection", "trees", "cache", "packed",
-    "spectral", "folding", "matrices",
+    "creation", "gather", "nn", "channels", "convolution", "pooling", "blocks", "linear",
+    "recurrent", "recurrent_attention", "resize", "sampling", "detection", "trees", "cache",
+    "packed", "spectral", "folding", "matrices",
 )  # fmt: skip
 """Modules of relaxvm.kernels, in the order of the page."""
 

@@ -36,9 +36,11 @@ __all__ = [
     "WITHOUT",
     "arguments_of",
     "extended",
+    "gathered",
     "in_blocks",
     "kernel_calls_of",
     "large_calls_of",
+    "linear",
     "packed",
     "program_of",
     "trees",
@@ -165,15 +167,30 @@ def in_blocks(size: int) -> list[Any]:
             None, None, np.ones((1, 2, size, size, 16), "f4")]  # fmt: skip
 
 
+def linear(size: int) -> list[Any]:
+    """Rows of 640 elements, weights in blocks for 320 columns, and what follows the product."""
+    return [np.ones((size, 640), "f4"), np.ones((20, 640, 16), "f4"), np.ones(320, "f4"),
+            np.ones((size, 320), "f4"), "gelu", np.ones((size, 320), "f4")]  # fmt: skip
+
+
 def with_weight(args: list[Any], *shape: int) -> list[Any]:
     return [args[0], np.ones(shape, "f4"), *args[2:]]
 
 
+def gathered(args: list[Any]) -> list[Any]:
+    """With a list of the channels for each block of outputs."""
+    args = with_weight(args, 2, 20, 3, 3, 16)
+    return [*args[:4], np.arange(40).reshape(2, 20) % 32, *args[4:]]
+
+
 KERNEL_CALLS: dict[str, Any] = {
+    "nn.apply": lambda: [np.ones(1 << 20, "f4"), "gelu", np.ones(1 << 20, "f4")],
+    "nn.linear_blocks": lambda: linear(1000),
     "nn.to_blocks": lambda: [np.ones((1, 16, 280, 280), "f4"), np.ones((1, 1, 280, 280, 16), "f4")],
     "nn.from_blocks": lambda: [
         np.ones((1, 1, 280, 280, 16), "f4"), np.ones((1, 16, 280, 280), "f4")],
     "nn.conv2d_blocks": lambda: in_blocks(280),
+    "nn.conv2d_gathered_blocks": lambda: gathered(in_blocks(280)),
     "nn.conv2d_depthwise_blocks": lambda: with_weight(in_blocks(280), 2, 3, 3, 16),
     "nn.conv2d_winograd_blocks": lambda: with_weight(in_blocks(280), 36, 2, 2, 16, 16),
     "nn.max_pool2d_blocks": lambda: [np.ones((1, 4, 300, 300, 16), "f4"), (3, 3), (1, 1), (1,) * 4,

@@ -32,8 +32,10 @@ from .memory_attacks import (
     VM,
     arguments_of,
     extended,
+    gathered,
     in_blocks,
     large_calls_of,
+    linear,
     packed,
     program_of,
     trees,
@@ -137,6 +139,8 @@ CALLS: dict[str, list[Any]] = {
         lambda: [integers(400, "f4").reshape(1, 100, 4), integers(100, "f4").reshape(1, 1, 100),
                  np.array([9]), np.array([0.5], "f4"), np.array([0.0], "f4"), 0,
                  integers(27).reshape(9, 3)]],
+    f"{PREFIX}nn.apply": [lambda: [np.ones(LARGE, "f4"), "tanh", np.ones(LARGE, "f4")]],
+    f"{PREFIX}nn.linear_blocks": [lambda: linear(50)],
     f"{PREFIX}nn.to_blocks": [
         lambda: [integers(16 * 900, "f4").reshape(1, 16, 30, 30),
                  integers(16 * 900, "f4").reshape(1, 1, 30, 30, 16)]],
@@ -144,6 +148,7 @@ CALLS: dict[str, list[Any]] = {
         lambda: [integers(16 * 900, "f4").reshape(1, 1, 30, 30, 16),
                  integers(16 * 900, "f4").reshape(1, 16, 30, 30)]],
     f"{PREFIX}nn.conv2d_blocks": [lambda: in_blocks(30)],
+    f"{PREFIX}nn.conv2d_gathered_blocks": [lambda: gathered(in_blocks(30))],
     f"{PREFIX}nn.conv2d_depthwise_blocks": [lambda: with_weight(in_blocks(30), 2, 3, 3, 16)],
     f"{PREFIX}nn.conv2d_winograd_blocks": [lambda: with_weight(in_blocks(30), 36, 2, 2, 16, 16)],
     f"{PREFIX}nn.max_pool2d_blocks": [

@@ -598,10 +598,9 @@ def test_sources_stand_alone(path: Path) -> None:
     standard = {"fenv.h", "float.h", "math.h", "stddef.h", "stdint.h", "string.h"}
     standard |= {"arm_neon.h", "emmintrin.h", "immintrin.h"}
     assert included <= own | standard
-    local = ("static ", "typedef ", "enum ", "extern ", "const RvmImplementation ", "const RvmSet ",
-             "RVM_", "SLIDE(")  # fmt: skip
+    local = "static ", "typedef ", "enum ", "extern ", "const RvmImplementation ", "const RvmSet "
     assert not [line for line in re.findall(r"^\w.*", text, re.MULTILINE)
-                if not line.startswith(local)]  # fmt: skip
+                if not line.startswith(local) and not re.match(r"[A-Z_]+\(", line)]  # fmt: skip
 
 
 @pytest.mark.parametrize("impl", IMPLEMENTATIONS, ids=lambda impl: impl.name)

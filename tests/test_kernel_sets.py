@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 import relaxvm
 from relaxvm.errors import LimitError
-from relaxvm.kernels import PREFIX, _table, blocks, record_of
+from relaxvm.kernels import PREFIX, _table, blocks, linear, record_of
 from relaxvm.kernels.blocks import BLOCK
 from relaxvm.kernels.cpu import CPU, SETS
 from relaxvm.limits import Limits
@@ -96,6 +97,9 @@ class Case:
             self.groups = int(rng.integers(2, 4))
             channels = BLOCK * self.groups * int(rng.integers(1, 3))
             outputs = BLOCK * self.groups * int(rng.integers(1, 3))
+        if method == "gathered":
+            self.groups = int(rng.integers(1, 5))
+            channels, outputs = (self.groups * int(n) for n in rng.integers(1, 20, 2))
         if method == "depthwise":
             outputs = self.groups = channels
             tall = wide = int(rng.choice([1, 3, 5, 7]))
@@ -115,12 +119,22 @@ class Case:
             rng.standard_normal(self.sums.shape).astype(np.float32) if seed % 4 == 0 else None
         )
         self.low, self.high = [(None, None), (0.0, None), (0.0, 6.0), (-0.5, 0.25)][seed % 4]
+        self.channels: np.ndarray | None = None
         self.kernel, self.data, self.packed = self.form(method)
 
     def form(self, method: str) -> tuple[str, np.ndarray, np.ndarray]:
         if method == "planes":
             return "nn.conv2d_blocks", self.x, blocks.pack_planes(self.weight)
         data = in_blocks(self.x)
+        if method == "gathered":
+            groups, self.groups = self.groups, 1
+            channels = self.x.shape[1]
+            places = self.rng.permutation(data.shape[1] * BLOCK)[:channels]
+            data = np.zeros(data.shape, np.float32)
+            for channel, place in enumerate(places):
+                data[:, place // BLOCK, :, :, place % BLOCK] = self.x[:, channel]
+            packed, self.channels = blocks.pack_gathered(self.weight, groups, places)
+            return "nn.conv2d_gathered_blocks", data, packed
         if method == "depthwise":
             self.groups = 1
             return "nn.conv2d_depthwise_blocks", data, blocks.pack_depthwise(self.weight)
@@ -142,15 +156,16 @@ class Case:
         out[...] = np.nan
         bias = None if self.bias is None else blocks.pack_bias(self.bias)
         residual = None if self.residual is None else in_blocks(self.residual)
+        listed = [] if self.channels is None else [self.channels]
         run(
-            self.data, self.packed, bias, residual, self.strides, self.padding, self.dilation,
-            self.groups, self.low, self.high, out,
+            self.data, self.packed, bias, residual, *listed, self.strides, self.padding,
+            self.dilation, self.groups, self.low, self.high, out,
         )  # fmt: skip
         assert np.isfinite(out).all()
         return planes(out, self.sums.shape[1])
 
 
-METHODS = ("direct", "groups", "planes", "depthwise", "winograd")
+METHODS = ("direct", "groups", "planes", "gathered", "depthwise", "winograd")
 
 
 @pytest.mark.parametrize("which", [*SETS, "reference"])
@@ -194,6 +209,19 @@ def test_nan_stays_in_its_place(which: str) -> None:
 
 
 @pytest.mark.parametrize("which", SETS)
+def test_channels_that_are_not_there_are_refused(which: str) -> None:
+    case = Case("gathered", 3)
+    assert case.channels is not None
+    case.channels = case.channels.copy()
+    for channel in (case.data.shape[1] * BLOCK, 2**62):
+        case.channels[-1, 0] = channel
+        with pytest.raises(RuntimeError, match="refused"):
+            case.got(of_set(case.kernel, which))
+        with pytest.raises(ValueError, match="channels: expected at most"):
+            case.got(reference(case.kernel))
+
+
+@pytest.mark.parametrize("which", SETS)
 def test_layouts(which: str) -> None:
     """Reordering is exact, pools equal their references."""
     for seed in range(30):
@@ -229,6 +257,170 @@ def windows_of(name: str, x: np.ndarray, attributes: list[Any]) -> np.ndarray:
     run = relaxvm.get_func("relaxvm.result." + name)
     assert run is not None
     return np.asarray(run(x, *attributes, None, ""))
+
+
+# Linear layers
+
+
+class Layer:
+    """A random linear layer."""
+
+    def __init__(self, seed: int, *, rows: int | None = None) -> None:
+        rng = np.random.default_rng(seed)
+        drawn, inputs, outputs = map(int, rng.integers(1, 70, 3))
+        self.rows = drawn if rows is None else rows
+        self.x = rng.standard_normal((90, inputs)).astype(np.float32)[: self.rows]
+        weight = rng.standard_normal((inputs, outputs)) / np.sqrt(inputs)
+        self.weight = weight.astype(np.float32)
+        self.bias = rng.standard_normal(outputs).astype(np.float32) if seed % 3 else None
+        shape = 90, outputs
+        self.residual = rng.standard_normal(shape).astype(np.float32)[: self.rows]
+        if seed % 2:
+            self.residual = None
+        self.function = [None, "relu", "gelu", "tanh"][seed % 4]
+
+    def want(self) -> np.ndarray:
+        want = self.x.astype(np.float64) @ self.weight
+        if self.bias is not None:
+            want += self.bias
+        if self.residual is not None:
+            want += self.residual
+        return want if self.function is None else EXACT[self.function](want)
+
+    def got(self, run: Kernel) -> np.ndarray:
+        bias = None if self.bias is None else blocks.pack_bias(self.bias)
+        out = np.full((self.rows, self.weight.shape[1]), np.nan, np.float32)
+        packed = linear.pack_linear(self.weight)
+        run(self.x, packed, bias, self.residual, self.function, out)
+        return out
+
+
+erf = np.vectorize(math.erf)
+EXACT: dict[str, Callable[[Any], Any]] = {
+    "relu": lambda x: np.maximum(x, 0),
+    "gelu": lambda x: x * (1 + erf(x / np.sqrt(2))) / 2,
+    "gelu_tanh": lambda x: x / (1 + np.exp(-2 * np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
+    "silu": lambda x: x / (1 + np.exp(-x)),
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "tanh": np.tanh,
+    "erf": erf,
+    "exp": np.exp,
+}
+
+
+@pytest.mark.parametrize("which", [*SETS, "reference"])
+def test_linear_layers(which: str) -> None:
+    name = "nn.linear_blocks"
+    run = reference(name) if which == "reference" else of_set(name, which)
+    for seed in range(120):
+        layer = Layer(seed)
+        np.testing.assert_allclose(layer.got(run), layer.want(), atol=5e-6, err_msg=str(seed))
+
+
+@pytest.mark.parametrize("which", SETS)
+def test_a_row_does_not_depend_on_the_others(which: str) -> None:
+    """The same bits for each number of rows: of those that are read in place, and of tiles."""
+    run = of_set("nn.linear_blocks", which)
+    for seed in range(8):
+        all_rows = Layer(seed, rows=90).got(run)
+        for rows in (1, 2, 3, 4, 5, 13, 14, 15, 29, 57):
+            np.testing.assert_array_equal(Layer(seed, rows=rows).got(run), all_rows[:rows])
+
+
+@pytest.mark.parametrize("which", SETS)
+def test_a_residual_may_be_the_result(which: str) -> None:
+    for rows in (2, 30):
+        layer = Layer(4, rows=rows)
+        want = layer.got(of_set("nn.linear_blocks", which))
+        assert layer.residual is not None
+        out = layer.residual.copy()
+        packed = linear.pack_linear(layer.weight)
+        bias = None if layer.bias is None else blocks.pack_bias(layer.bias)
+        of_set("nn.linear_blocks", which)(layer.x, packed, bias, out, layer.function, out)
+        np.testing.assert_array_equal(out, want)
+
+
+MEMORY, WEIGHTS = np.ones(310, "f4"), np.ones(640, "f4")
+
+LAYER_FAULTS: dict[str, dict[int, Any]] = {
+    "other terms": {0: np.ones((5, 21), "f4")},
+    "more columns": {-1: np.ones((5, 33), "f4")},
+    "fewer columns": {-1: np.ones((5, 16), "f4")},
+    "other rows": {-1: np.ones((6, 30), "f4")},
+    "another rank": {-1: np.ones((1, 5, 30), "f4")},
+    "float64": {0: np.ones((5, 20))},
+    "not contiguous": {0: np.ones((20, 5), "f4").T},
+    "a short bias": {2: np.ones(30, "f4")},
+    "another residual": {3: np.ones((5, 32), "f4")},
+    "no such function": {4: "cosine"},
+    "x overlaps": {0: MEMORY[:100].reshape(5, 20), -1: MEMORY[99:249].reshape(5, 30)},
+    "weights overlap": {1: WEIGHTS.reshape(2, 20, 16), -1: WEIGHTS[490:].reshape(5, 30)},
+    "a residual overlaps": {3: MEMORY[:150].reshape(5, 30), -1: MEMORY[10:160].reshape(5, 30)},
+    "no rows": {0: np.ones((0, 20), "f4"), 3: None, -1: np.ones((0, 30), "f4")},
+}
+
+
+@pytest.mark.parametrize("which", SETS)
+@pytest.mark.parametrize("fault", LAYER_FAULTS)
+def test_layers_that_do_not_fit_are_refused(fault: str, which: str) -> None:
+    args = [np.ones((5, 20), "f4"), np.ones((2, 20, 16), "f4"), np.ones(32, "f4"),
+            np.ones((5, 30), "f4"), None, np.ones((5, 30), "f4")]  # fmt: skip
+    run = of_set("nn.linear_blocks", which)
+    run(*args)
+    for place, value in LAYER_FAULTS[fault].items():
+        args[place] = value
+    args[-1][...] = 7
+    with pytest.raises(RuntimeError, match="refused"):
+        run(*args)
+    assert {*args[-1].flat} <= {7}
+
+
+# Functions of elements
+
+
+@pytest.mark.parametrize("which", SETS)
+@pytest.mark.parametrize("function", linear.FUNCTIONS)
+def test_functions(function: str, which: str) -> None:
+    """Within the stated distance, of numbers of every exponent."""
+    rng = np.random.default_rng(0)
+    exponents = np.repeat(np.arange(0, 255, dtype=np.uint32), 300) << 23
+    bits = exponents | rng.integers(0, 1 << 23, exponents.size, np.uint32)
+    signs = rng.integers(0, 2, bits.size, np.uint32) << 31
+    spread = np.linspace(-20, 20, 100_001, dtype=np.float32)
+    x = np.concatenate([(bits | signs).view(np.float32), spread])
+    out = np.empty_like(x)
+    of_set("nn.apply", which)(x, function, out)
+    with np.errstate(all="ignore"):
+        want = EXACT[function](x.astype(np.float64))
+        if function in ("gelu", "gelu_tanh", "silu"):
+            large = np.abs(x) > 1e4  # where the formula of float64 overflows, too
+            want[large] = np.maximum(x[large], 0)
+            want[np.isinf(out)] = np.inf
+            close = np.abs(out - want) <= 1e-6 * np.abs(x) + 1e-44
+        else:
+            nearest = want.astype(np.float32)
+            unit = np.spacing(np.abs(nearest))
+            close = (np.abs(out - want) <= 7 * unit) | (out == nearest)
+            if function == "sigmoid":  # 0 in place of a subnormal number
+                close |= (out == 0) & (want < np.finfo(np.float32).tiny)
+    assert close.all(), x[~close]
+
+
+@pytest.mark.parametrize("which", SETS)
+@pytest.mark.parametrize("function", linear.FUNCTIONS)
+def test_functions_at_each_place(function: str, which: str) -> None:
+    """The same bits for each element, wherever it is; in place, too; NaN stays NaN."""
+    run = of_set("nn.apply", which)
+    x = np.random.default_rng(1).standard_normal(5000).astype(np.float32)
+    x[7], x[8], x[9] = np.nan, np.inf, -0.0
+    whole = np.empty_like(x)
+    run(x, function, whole)
+    assert np.isnan(whole[7])
+    for start in (0, 1, 5, 4090):
+        for length in (1, 2, 7, 16, 33, 67):
+            part = x[start : start + length].copy()
+            run(part, function, part)
+            np.testing.assert_array_equal(part, whole[start : start + length])
 
 
 REFUSED: dict[str, Callable[[list[Any]], Any]] = {
@@ -270,7 +462,7 @@ GUARDED = """
 import ctypes, mmap, sys
 import numpy as np
 sys.path.insert(0, sys.argv[2])
-from tests.test_kernel_sets import METHODS, Case, of_set
+from tests.test_kernel_sets import METHODS, Case, Layer, of_set
 libc = ctypes.CDLL(None)
 
 def guarded(x, at_end):
@@ -299,6 +491,11 @@ for method in METHODS:
                 run(*fit, out)
                 args[-1][...] = out
             case.got(call)
+for seed in range(40):
+    layer = Layer(seed, rows=1 + seed % 30)
+    run = of_set("nn.linear_blocks", sys.argv[1])
+    for at_end in (False, True):
+        layer.got(call)
 print("done")
 """
 

@@ -295,12 +295,19 @@ KERNELS: dict[str, list[Make]] = {
                  None, _zeros(1, 1, 1 << 20, 2), _zeros(1, 1, 2, 2)],
     ],
     "tree_ensemble": [_trees],
+    "nn.apply": [lambda: [_zeros(1 << 24), "gelu", _zeros(1 << 24)]],
+    "nn.linear_blocks": [
+        lambda: [_zeros(500, 4096), _zeros(256, 4096, 16), None, None, "gelu", _zeros(500, 4096)]],
     "nn.to_blocks": [lambda: [x(1, 16, 1000, 2000), out(1, 1, 1000, 2000, 16)]],
     "nn.from_blocks": [lambda: [x(1, 1, 1000, 2000, 16), out(1, 16, 1000, 2000)]],
     "nn.conv2d_blocks": [
         lambda: _in_blocks(16, 16, 31, 31, 16, 16, window=31),
         lambda: [_zeros(1, 8, 300, 300), _zeros(64, 8, 63, 63, 16), *_in_blocks(1)[2:5], (31,) * 4,
                  *_in_blocks(1)[6:-1], _zeros(1, 64, 300, 300, 16)]],
+    "nn.conv2d_gathered_blocks": [
+        lambda: [*_in_blocks(16, 200, 15, 15, 16, window=15)[:4],
+                 np.arange(3200).reshape(16, 200) % 256,
+                 *_in_blocks(16, 200, 15, 15, 16, window=15)[4:]]],
     "nn.conv2d_depthwise_blocks": [lambda: _in_blocks(16, 63, 63, 16, window=63)],
     "nn.conv2d_winograd_blocks": [
         lambda: [_zeros(1, 16, 300, 300, 16), _zeros(36, 64, 16, 16, 16), *_in_blocks(1)[2:-1],

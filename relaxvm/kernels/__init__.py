@@ -40,6 +40,7 @@ from . import (  # noqa: F401
     folding,
     fused,
     gather,
+    linear,
     matrices,
     movement,
     nn,

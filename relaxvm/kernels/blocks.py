@@ -22,13 +22,13 @@ from ._arrays import copy_if_overlapping, copy_if_overlapping_differently
 from ._kernel import kernel
 from ._multiply import multiply
 from ._windows import Windows
-from .checks import FLOAT32, Dims, WrongValue, check_out
+from .checks import FLOAT32, Dims, WrongType, WrongValue, check_out, native
 from .convolution import Groups, Padding2d, Step2d, convolve
-from .kinds import Flag, Float, Floats, Out, SameType
+from .kinds import Flag, Float, Floats, Integers, Out, SameType
 from .pooling import Size2d, avg_pool2d, max_pool2d
 
-__all__ = ["BLOCK", "blocks_of", "pack_bias", "pack_depthwise", "pack_direct", "pack_planes",
-           "pack_winograd"]  # fmt: skip
+__all__ = ["BLOCK", "blocks_of", "pack_bias", "pack_depthwise", "pack_direct", "pack_gathered",
+           "pack_planes", "pack_winograd", "scale_outputs"]  # fmt: skip
 
 BLOCK: Final = 16
 """Channels of a block: a line of 64 bytes of float32."""
@@ -206,6 +206,35 @@ def pack_depthwise(weight: NDArray[Any]) -> NDArray[np.float32]:
     return np.ascontiguousarray(split.transpose(0, 2, 3, 1))
 
 
+def pack_gathered(
+    weight: NDArray[Any], groups: int, channels: NDArray[Any]
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """weight[outputs, inputs of a group, height, width] for `nn.conv2d_gathered_blocks`.
+
+    Args:
+        channels: for each input of the convolution, its place among the channels of the image.
+
+    Returns:
+        The weights, and the channels of each block of outputs: those of all groups that the block
+        has outputs of.
+    """
+    outputs, inputs, tall, wide = weight.shape
+    of_group = outputs // groups
+    blocks = [range(first, min(first + BLOCK, outputs)) for first in range(0, outputs, BLOCK)]
+    found = [range(block[0] // of_group, block[-1] // of_group + 1) for block in blocks]
+    places = max(map(len, found)) * inputs
+    packed = np.zeros((len(blocks), places, tall, wide, BLOCK), np.float32)
+    table = np.full((len(blocks), places), -1, np.int64)
+    for number, (block, own) in enumerate(zip(blocks, found, strict=True)):
+        for i, group in enumerate(own):
+            here = slice(i * inputs, (i + 1) * inputs)
+            table[number, here] = channels[group * inputs : (group + 1) * inputs]
+            for output in block:
+                if output // of_group == group:
+                    packed[number, here, :, :, output - block[0]] = weight[output]
+    return packed, table
+
+
 def pack_winograd(weight: NDArray[Any]) -> NDArray[np.float32]:
     """weight[outputs, inputs, 3, 3], transformed, as [36, blocks of outputs, blocks of inputs, 16
     inputs, 16 outputs]: four times the memory."""
@@ -219,6 +248,21 @@ def pack_winograd(weight: NDArray[Any]) -> NDArray[np.float32]:
         points = _OF_WEIGHT @ part @ _OF_WEIGHT.T  # [16, inputs, 6, 6]
         packed[:, block] = points.reshape(BLOCK, -1, BLOCK, _POINTS**2).transpose(3, 1, 2, 0)
     return packed
+
+
+def scale_outputs(
+    weight: NDArray[Any], factors: NDArray[Any], kernel_name: str
+) -> NDArray[np.float32]:
+    """Packed weights whose outputs are multiplied by a number for each, as `pack_bias` gives them.
+
+    Args:
+        kernel_name: the kernel that the weights are packed for.
+    """
+    lines = factors.reshape(-1, BLOCK)
+    axis = 1 if kernel_name == "nn.conv2d_winograd_blocks" else 0
+    shape = [1] * weight.ndim
+    shape[axis], shape[-1] = lines.shape
+    return np.asarray(weight * lines.reshape(shape), np.float32)
 
 
 @kernel("nn.conv2d_blocks")
@@ -261,6 +305,53 @@ def conv2d_blocks(
     _convolve(
         planes, plain, bias, residual, (strides, padding, dilation), groups, low, high, out
     )
+
+
+@kernel("nn.conv2d_gathered_blocks")
+def conv2d_gathered_blocks(
+    x: Floats,
+    weight: Floats,
+    bias: Floats | None,
+    residual: Floats | None,
+    channels: Integers,
+    strides: Step2d,
+    padding: Padding2d,
+    dilation: Step2d,
+    groups: Groups,
+    low: Float | None,
+    high: Float | None,
+    out: Out,
+) -> None:
+    """As `nn.conv2d_blocks`, of some channels of x for each block of outputs:
+    channels[blocks of outputs, places] are their indices, up to the first negative one, of int64;
+    weight[blocks of outputs, places, height, width, 16].  groups: 1."""
+    _check_blocks("x", x)
+    if weight.ndim != 5 or weight.shape[4] != BLOCK or channels.shape != weight.shape[:2]:
+        raise WrongValue(
+            f"expected weight[blocks, places, height, width, {BLOCK}] and channels[blocks, "
+            f"places], got weight {describe(weight)}, channels {describe(channels)}"
+        )
+    if native(channels.dtype) != np.int64:
+        raise WrongType(f"channels: expected int64, got {channels.dtype}")
+    _check_one_group(groups)
+    windows = Windows(x.shape[2:4], weight.shape[2:4], strides, padding, dilation)
+    batch, outputs = len(x), len(weight)
+    check_out(out, FLOAT32, (batch, outputs, *windows.count, BLOCK))
+    places = channels.astype(np.int64)  # a copy: another thread may change them
+    used = np.cumprod(places >= 0, axis=1, dtype=bool)
+    if (places[used] >= x.shape[1] * BLOCK).any():
+        raise WrongValue(
+            f"channels: expected at most {x.shape[1] * BLOCK - 1}, got {places[used].max()}"
+        )
+    planes = _planes(x)
+    result = np.zeros((batch, outputs * BLOCK, *windows.count), np.float32)
+    for block in range(outputs):
+        own = places[block][used[block]]
+        if own.size:
+            plain = weight[block, : own.size].transpose(3, 0, 1, 2)
+            part = result[:, block * BLOCK : (block + 1) * BLOCK]
+            convolve(planes[:, own], plain, windows, 1, part)
+    _finish(result, bias, residual, low, high, out)
 
 
 @kernel("nn.conv2d_depthwise_blocks")

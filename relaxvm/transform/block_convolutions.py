@@ -35,9 +35,11 @@ from ..ir import (
     Var,
     VarBinding,
     post_order_visit,
+    structural_equal,
 )
 from ..ir.node import KINDS
 from ..op.lowering import kernel_call
+from ._uses import count_uses, uses_of
 from .pass_infra import Pass, PassContext, function_pass
 
 __all__ = ["BlockConvolutions"]
@@ -75,6 +77,8 @@ class _Convolution:
     channels: int
     span: Any = None
     """Of the last operation that has become part of it."""
+    inputs: Constant | None = None
+    """The channels of each block of outputs, of `nn.conv2d_gathered_blocks`."""
     residual: Expr | None = None
     low: float | None = None
     high: float | None = None
@@ -91,13 +95,18 @@ class _Blocker(ExprMutator):
     def __init__(self, func: Function, *, precise: bool) -> None:
         super().__init__()
         self._precise = precise
-        self._uses, self._only_first = _uses_of(func)
+        self._uses = uses_of(func)
+        self._only_first = _only_first(func, self._uses)
         self._blocks: dict[Var, Expr] = {}
         """Variables of the program whose values are there in blocks."""
         self._missing: set[Var] = set()
         """Of these, the ones that are not there as the program has them."""
         self._pending: dict[Var, _Convolution] = {}
+        self._shuffled: dict[Var, tuple[Var, NDArray[Any]]] = {}
+        """Variables whose channels are those of another one's blocks in another order: their
+        places there."""
         self._norms: dict[Var, tuple[Expr, NDArray[Any], NDArray[Any]]] = {}
+        self._values: dict[Expr, Expr] = {}
         self._emitted: list[Binding] = []
         self._kind: type[Var] = Var
         self._span: Any = None
@@ -110,7 +119,7 @@ class _Blocker(ExprMutator):
         bindings: list[Binding] = []
         inside: Counter[Var] = Counter()
         for binding in block.bindings:
-            _count(binding.value, inside)
+            count_uses(binding.value, inside)
             self._emitted, self._span = [], binding.span
             new = self._rewritten(binding)
             bindings += self._emitted
@@ -155,7 +164,8 @@ class _Blocker(ExprMutator):
     def _call(self, c: _Convolution) -> Call:
         bias = None if c.bias is None else Constant(c.bias)
         inputs: list[Any] = [c.x, c.weight]
-        for value in (bias, c.residual, *c.settings, c.low, c.high):
+        gathered = [] if c.inputs is None else [c.inputs]
+        for value in (bias, c.residual, *gathered, *c.settings, c.low, c.high):
             inputs.append(self._emit("none", op.null_value()) if value is None else value)
         return kernel_call(c.kernel, inputs, c.ty)
 
@@ -165,12 +175,15 @@ class _Blocker(ExprMutator):
 
     def _unblock(self, var: Var) -> None:
         """Bind a variable of the program to its value as the program has it."""
-        if var in self._missing:
-            value = self._in_blocks(var)
-            self._missing.remove(var)
-            self._emitted.append(
-                VarBinding(var, kernel_call("nn.from_blocks", (value,), var.ty), self._span)
-            )
+        if var not in self._missing:
+            return
+        self._missing.remove(var)
+        source, places = self._shuffled.get(var, (var, None))
+        call: Expr = kernel_call("nn.from_blocks", (self._in_blocks(source),), var.ty)
+        if places is not None:
+            plain = self._emit(var.name, call)
+            call = self.infer(op.take(plain, Constant(places), axis=1))
+        self._emitted.append(VarBinding(var, call, self._span))
 
     def _in_blocks(self, var: Var) -> Expr:
         """The value of a variable in blocks; it has 4 dimensions and a known number of channels."""
@@ -185,6 +198,7 @@ class _Blocker(ExprMutator):
         return self._blocks[var]
 
     def _is_in_blocks(self, expr: Expr) -> bool:
+        """Whether a value is there in blocks, with its channels in order."""
         return expr in self._blocks or expr in self._pending
 
     def _define(self, var: Var, value: Expr) -> bool:
@@ -213,6 +227,7 @@ class _Blocker(ExprMutator):
 
     def _block(self, var: Var, value: Expr) -> bool:
         """Whether a binding was replaced: its value is in blocks, or will be."""
+        self._values[var] = value
         if isinstance(value, TupleGetItem) and value.index == 0:
             norm = self._norms.get(value.tuple_value)  # type: ignore[call-overload]
             return norm is not None and self._norm(var, *norm)
@@ -222,25 +237,35 @@ class _Blocker(ExprMutator):
             return self._remember_norm(var, value)
         if not _is_image(var.ty) and value.op.name != "relax.mean":
             return False
+        if value.op.name in _KEEP_CHANNELS and value.args[0] in self._shuffled:
+            return self._of_shuffled(var, value)
         rule = _RULES.get(value.op.name)
         if rule is not None and rule(self, var, value):
             return True
         return value.op.name in _ELEMENTWISE and self._elementwise(var, value)
 
+    def _is_usual_conv(self, call: Call) -> bool:
+        weight, attrs = call.args[1], call.attrs
+        return (
+            isinstance(weight, Constant)
+            and weight.data.dtype == np.float32
+            and attrs["data_layout"] == "NCHW"
+            and attrs["kernel_layout"] == "OIHW"
+            and attrs["out_layout"] in (None, "", "NCHW")
+            and attrs["out_dtype"] in (None, "", "void", "float32")
+        )
+
     def _conv(self, var: Var, call: Call) -> bool:
-        x, weight = call.args
-        attrs = call.attrs
-        if (
-            not isinstance(weight, Constant)
-            or not isinstance(x, Var)
-            or not _is_image(x.ty)
-            or weight.data.dtype != np.float32
-            or attrs["data_layout"] != "NCHW"
-            or attrs["kernel_layout"] != "OIHW"
-            or attrs["out_layout"] not in (None, "", "NCHW")
-            or attrs["out_dtype"] not in (None, "", "void", "float32")
-        ):
+        x = call.args[0]
+        if not isinstance(x, Var) or not _is_image(x.ty) or not self._is_usual_conv(call):
             return False
+        return self._conv_of(var, call, x, None)
+
+    def _conv_of(self, var: Var, call: Call, x: Var, places: NDArray[Any] | None) -> bool:
+        """A convolution of an image, or of one whose channels are at other places of it."""
+        attrs: Any = call.attrs
+        weight = call.args[1]
+        assert isinstance(weight, Constant)
         groups = attrs["groups"]
         outputs, inputs, *window = weight.data.shape
         channels = inputs * groups
@@ -249,13 +274,19 @@ class _Blocker(ExprMutator):
             return False
         from ..kernels import blocks
 
-        kernel, data = "nn.conv2d_blocks", None
+        kernel, data, listed = "nn.conv2d_blocks", None, None
         is_blocked = self._is_in_blocks(x)
-        if groups > 1 and inputs == 1 and outputs == groups:
+        is_depthwise = groups > 1 and inputs == 1 and outputs == groups
+        are_whole = groups == 1 or not (inputs % BLOCK or outputs // groups % BLOCK)
+        if places is not None or not (is_depthwise or are_whole):
+            if places is None:
+                places = np.arange(channels)
+            kernel = "nn.conv2d_gathered_blocks"
+            packed, table = blocks.pack_gathered(weight.data, groups, places)
+            groups, listed = 1, Constant(table)
+        elif is_depthwise:
             kernel, packed = "nn.conv2d_depthwise_blocks", blocks.pack_depthwise(weight.data)
             groups = 1
-        elif groups > 1 and (inputs % BLOCK or outputs // groups % BLOCK):
-            return False
         elif not is_blocked and groups == 1 and channels <= _MOST_PLANES:
             if outputs < _FEWEST_OUTPUTS:
                 return False
@@ -277,9 +308,84 @@ class _Blocker(ExprMutator):
         return self._wait(
             var,
             _Convolution(
-                kernel, data, Constant(packed), None, settings, _blocked(var.ty), outputs
+                kernel, data, Constant(packed), None, settings, _blocked(var.ty), outputs,
+                inputs=listed,
             ),
-        )
+        )  # fmt: skip
+
+    # Shuffled channels
+
+    def _shuffle(self, var: Var, call: Call) -> bool:
+        """An image whose channels, seen as a matrix, were transposed."""
+        permute = self._only_use(call.args[0], "relax.permute_dims")
+        reshape = None if permute is None else self._only_use(permute.args[0], "relax.reshape")
+        if permute is None or reshape is None:
+            return False
+        axes, x = permute.attrs["axes"], reshape.args[0]
+        split: Any = reshape.ty
+        if (
+            axes is None
+            or [int(axis) for axis in axes] != [0, 2, 1, 3, 4]
+            or not isinstance(x, Var)
+            or not self._is_in_blocks(x)
+            or not _same_dims(x.ty, var.ty)
+            or split.dims is None
+            or not all(isinstance(dim, IntImm) for dim in split.dims[1:3])
+            or not all(map(structural_equal, [*split.dims[:1], *split.dims[3:]],
+                           [*x.ty.dims[:1], *x.ty.dims[2:]]))
+        ):  # fmt: skip
+            return False
+        rows, columns = (int(dim.value) for dim in split.dims[1:3])
+        places = np.arange(rows * columns).reshape(rows, columns).T.reshape(-1)
+        return self._set_shuffled(var, x, places)
+
+    def _only_use(self, expr: Expr, name: str) -> Call | None:
+        """The call of an operator whose result has this operand as its only use."""
+        value = self._values.get(expr)
+        if not isinstance(value, Call) or not isinstance(value.op, Op) or value.op.name != name:
+            return None
+        return value if isinstance(expr, Var) and self._uses[expr] == 1 else None
+
+    def _set_shuffled(self, var: Var, source: Var, places: NDArray[Any]) -> bool:
+        self._shuffled[var] = source, places
+        self._missing.add(var)
+        return True
+
+    def _of_shuffled(self, var: Var, call: Call) -> bool:
+        """An operator that takes each channel by itself, or a convolution, of shuffled channels."""
+        x = call.args[0]
+        assert isinstance(x, Var)
+        source, places = self._shuffled[x]
+        if not _is_image(var.ty):
+            return False
+        if _name(call) == "relax.nn.conv2d":
+            weight, groups = call.args[1], call.attrs["groups"]
+            if not self._is_usual_conv(call):
+                return False
+            assert isinstance(weight, Constant)
+            if groups > 1 and weight.data.shape[:2] == (groups, 1):
+                ordered = np.empty_like(weight.data)
+                ordered[places] = weight.data
+                call = Call(call.op, [source, Constant(ordered)], call.attrs)
+                hidden = Var(var.name, var.ty)
+                self._uses[hidden] = self._uses[var]
+                if not self._conv_of(hidden, call, source, None):
+                    return False
+                return self._set_shuffled(var, hidden, places)
+            return self._conv_of(var, call, source, places)
+        # A number for each channel
+        numbers = _of_channels(call.args[1], len(places))
+        if numbers is None or self._uses[x] != 1 or not _same_dims(x.ty, var.ty):
+            return False
+        ordered = np.empty((1, len(places), 1, 1), np.float32)
+        ordered[0, places, 0, 0] = numbers
+        hidden = Var(var.name, var.ty)
+        self._uses[hidden] = self._uses[var]
+        if not self._add(hidden, Call(call.op, [source, Constant(ordered)], call.attrs)):
+            return False
+        self._missing.discard(x)
+        del self._shuffled[x]
+        return self._set_shuffled(var, hidden, places)
 
     def _add(self, var: Var, call: Call) -> bool:
         """Addition of a number for each channel, or of another image, to a convolution."""
@@ -299,22 +405,59 @@ class _Blocker(ExprMutator):
                 return self._extend(one, var, replace(waiting, residual=self._in_blocks(other)))
         return False
 
-    def _bound(self, var: Var, call: Call) -> bool:
-        """At least and at most a number."""
-        waiting = self._take(call.args[0])
-        if waiting is None or waiting.is_bounded:
-            return False
-        low: float | None = 0.0
-        high: float | None = None
-        if len(call.args) == 3:
-            bounds = [_number(arg) for arg in call.args[1:]]
-            if None in bounds:
+    def _multiply(self, var: Var, call: Call) -> bool:
+        """Multiplication of a convolution by a number for each channel."""
+        for one, other in (call.args, call.args[::-1]):
+            waiting = self._take(one)
+            if self._precise or waiting is None:
+                continue
+            if waiting.is_bounded or waiting.residual is not None:
+                continue
+            numbers = _of_channels(other, waiting.channels)
+            if numbers is None or not _same_dims(one.ty, var.ty):
+                continue
+            from ..kernels import blocks
+
+            factors = _padded(numbers)
+            with np.errstate(all="ignore"):
+                weight = blocks.scale_outputs(waiting.weight.data, factors, waiting.kernel)
+                bias = None if waiting.bias is None else waiting.bias * factors
+            if not np.isfinite(weight).all() or not (bias is None or np.isfinite(bias).all()):
                 return False
-            low, high = bounds
-        assert low is not None
-        if not _is_float32(low) or (high is not None and not (_is_float32(high) and low <= high)):
+            return self._extend(one, var, replace(waiting, weight=Constant(weight), bias=bias))
+        return False
+
+    def _bound(self, var: Var, call: Call) -> bool:
+        """At least and at most a number: relu, clip, maximum and minimum."""
+        name = _name(call)
+        low: float | None = None
+        high: float | None = None
+        x = call.args[0]
+        if name == "relax.nn.relu":
+            low = 0.0
+        elif name == "relax.clip":
+            low, high = map(_number, call.args[1:])
+            if low is None or high is None:
+                return False
+        else:
+            other = call.args[1]
+            if _number(other) is None:
+                x, other = other, x
+            if (number := _number(other)) is None:
+                return False
+            low, high = (number, None) if name == "relax.maximum" else (None, number)
+        waiting = self._take(x)
+        if waiting is None or not _same_dims(x.ty, var.ty):
             return False
-        return self._extend(call.args[0], var, replace(waiting, low=low, high=high))
+        if not all(bound is None or _is_float32(bound) for bound in (low, high)):
+            return False
+        # The kernel takes the upper bound last: after one, there is no lower bound.
+        if waiting.high is not None or (low is not None and waiting.low is not None):
+            return False
+        low = waiting.low if low is None else low
+        if low is not None and high is not None and low > high:
+            return False
+        return self._extend(x, var, replace(waiting, low=low, high=high))
 
     def _remember_norm(self, var: Var, call: Call) -> bool:
         x, *rest = call.args
@@ -430,11 +573,18 @@ class _Blocker(ExprMutator):
         )
 
 
+_KEEP_CHANNELS: Final = frozenset({"relax.nn.conv2d", "relax.add"})
+"""What takes images whose channels are shuffled, as its first operand."""
+
 _RULES: Final[dict[str, Callable[[_Blocker, Var, Call], bool]]] = {
+    "relax.reshape": _Blocker._shuffle,
     "relax.nn.conv2d": _Blocker._conv,
     "relax.add": _Blocker._add,
     "relax.nn.relu": _Blocker._bound,
     "relax.clip": _Blocker._bound,
+    "relax.maximum": _Blocker._bound,
+    "relax.minimum": _Blocker._bound,
+    "relax.multiply": _Blocker._multiply,
     "relax.nn.max_pool2d": _Blocker._pool,
     "relax.nn.avg_pool2d": _Blocker._pool,
     "relax.concat": _Blocker._concat,
@@ -446,41 +596,16 @@ _ELEMENTWISE: Final = _ANYWHERE | {
 }
 
 
-def _uses_of(func: Function) -> tuple[Counter[Var], set[Var]]:
-    """How often each variable is used; and those of which only the first element is."""
-    uses: Counter[Var] = Counter()
+def _only_first(func: Function, uses: Counter[Var]) -> set[Var]:
+    """The variables of which only the first element is used."""
     first: Counter[Var] = Counter()
 
     def visit(expr: Expr) -> None:
         if isinstance(expr, TupleGetItem) and expr.index == 0 and isinstance(expr.tuple_value, Var):
             first[expr.tuple_value] += 1
 
-    _count(func, uses)
     post_order_visit(func, visit)
-    return uses, {var for var, count in first.items() if uses[var] == count}
-
-
-def _count(expr: Expr, uses: Counter[Var]) -> None:
-    def visit(expr: Expr) -> None:
-        if isinstance(expr, Call):
-            uses.update(arg for arg in expr.args if isinstance(arg, Var))
-        elif isinstance(expr, Tuple):
-            uses.update(field for field in expr.fields if isinstance(field, Var))
-        elif isinstance(expr, TupleGetItem) and isinstance(expr.tuple_value, Var):
-            uses[expr.tuple_value] += 1
-        elif isinstance(expr, SeqExpr):
-            if isinstance(expr.body, Var):
-                uses[expr.body] += 1
-            for block in expr.blocks:
-                uses.update(b.value for b in block.bindings if isinstance(b.value, Var))
-        elif isinstance(expr, If) and isinstance(expr.cond, Var):
-            uses[expr.cond] += 1
-        elif isinstance(expr, Match) and isinstance(expr.data, Var):
-            uses[expr.data] += 1
-
-    if isinstance(expr, Var):
-        uses[expr] += 1
-    post_order_visit(expr, visit)
+    return {var for var, count in first.items() if uses[var] == count}
 
 
 def _name(call: Call) -> str:
@@ -510,8 +635,6 @@ def _channels(ty: Any) -> int:
 
 
 def _same_dims(a: Any, b: Any) -> bool:
-    from ..ir import structural_equal
-
     return _is_image(a) and _is_image(b) and all(map(structural_equal, a.dims, b.dims))
 
 
@@ -581,7 +704,8 @@ def BlockConvolutions(*, precise: bool = False) -> Pass:
     """Compute convolutions of constant weights on images in blocks of 16 channels, by the C kernels
     ``nn.conv2d_blocks``, ``nn.conv2d_depthwise_blocks`` and ``nn.conv2d_winograd_blocks``.
 
-    Bias, residual and bounds (relu, clip) that follow a convolution become part of its call.
+    Factors and numbers to add for each channel, a residual and bounds (relu, clip, maximum,
+    minimum) that follow a convolution become part of its call.
     Normalizations of a batch with constant parameters become windows of one pixel.  Elementwise
     operators, pools, means over the pixels and concatenations of channels keep the layout; before
     and after all others, images are reordered.
@@ -591,7 +715,7 @@ def BlockConvolutions(*, precise: bool = False) -> Pass:
 
     Args:
         precise: leave out Winograd's method, whose results differ from sums of products by some
-            1e-5 of their root mean square.
+            1e-5 of their root mean square, and factors in weights.
     """
 
     @function_pass(name="BlockConvolutions")

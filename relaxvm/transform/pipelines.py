@@ -154,6 +154,9 @@ def model_pipeline(*, precise: bool = False) -> Pass:
     if not precise:
         passes += [transform.FoldBatchnormToConv2D(), transform.FoldConstant()]
     if CPU in SETS:  # else the kernels run in numpy, and are slower than without the pass
-        passes.append(transform.BlockConvolutions(precise=precise))
+        passes += [
+            transform.BlockConvolutions(precise=precise),
+            transform.PackLinear(precise=precise),
+        ]
     passes += [transform.LegalizeOps(), transform.FuseOps(), transform.DeadCodeElimination()]
     return Sequential([*passes, *[make() for make, _ in LOWERING]], name="model")

@@ -17,8 +17,8 @@ Draw = Any
 
 
 def integers(draw: Draw, *shape: int, below: int = 3) -> np.ndarray:
-    """Random integers between -below and below, as float32."""
-    return np.fmod(np.rint(draw(*shape)), below).astype(np.float32)
+    """Random integers between -below and below, as float32, without -0."""
+    return np.fmod(np.rint(draw(*shape)), below).astype(np.float32) + np.float32(0)
 
 
 def in_blocks(x: Any) -> Any:
@@ -97,6 +97,19 @@ def direct(x: Any, w: Any, bias: Any, residual: Any, strides: Any, padding: Any,
     return convolved(in_planes(x), plain, bias, residual, settings, (low, high))
 
 
+def gathered(x: Any, w: Any, bias: Any, residual: Any, channels: Any, strides: Any, padding: Any,
+             dilation: Any, groups: int, low: Any, high: Any) -> Any:  # fmt: skip
+    dense = np.zeros((len(w) * BLOCK, x.shape[1] * BLOCK, *w.shape[2:4]), w.dtype)
+    for block, places in enumerate(channels):
+        for place, channel in enumerate(places):
+            if channel < 0:
+                break
+            taps = w[block, place].transpose(2, 0, 1)
+            dense[block * BLOCK : (block + 1) * BLOCK, channel] += taps
+    settings = (strides, padding, dilation, groups)
+    return convolved(in_planes(x), dense, bias, residual, settings, (low, high))
+
+
 def depthwise(x: Any, w: Any, bias: Any, residual: Any, strides: Any, padding: Any, dilation: Any,
               groups: int, low: Any, high: Any) -> Any:  # fmt: skip
     plain = w.transpose(0, 3, 1, 2).reshape(-1, 1, *w.shape[1:3])
@@ -149,6 +162,16 @@ kernel(
         integers(draw, 2, 2, 5, 6, 16), (1, 1), (1, 1, 1, 1), (1, 1), 1, -5.0, 6.0,
     ),
     depthwise,
+    dtype="float32",
+)  # fmt: skip
+kernel(
+    "nn.conv2d_gathered_blocks",
+    lambda draw: (
+        integers(draw, 2, 2, 5, 6, 16), integers(draw, 3, 4, 3, 2, 16), integers(draw, 48),
+        integers(draw, 2, 3, 3, 6, 16), np.array([[3, 31, 3, 0], [17, -1, 99, 2], [-1] * 4]),
+        (2, 1), (1, 1, 1, 0), (1, 1), 1, -20.0, 30.0,
+    ),
+    gathered,
     dtype="float32",
 )  # fmt: skip
 kernel(

@@ -3,6 +3,8 @@
  *   direct     any window, stride and dilation: products of lines, the terms of which are blocks of input
  *              channels and taps of the window.  A window of one pixel is a matrix product.
  *   planes     the same from planes of pixels, for the first layer, which has few channels.
+ *   gathered   a list of input channels for each block of outputs: groups whose channels are no whole
+ *              blocks, and whose order is not that of memory.
  *   depthwise  each channel by itself: a window slides along the row, so that each pixel is loaded once for
  *              a row of taps.
  *   winograd   3x3 at stride 1 by F(4x4, 3x3), a quarter of the products: Lavin and Gray, "Fast algorithms
@@ -26,6 +28,13 @@ RVM_TILES(strided_pixel, RVM_BLOCK, l->x_step)
 RVM_TILES(next_of_plane, 1, 1)
 RVM_TILES(second_of_plane, 1, 2)
 RVM_TILES(strided_of_plane, 1, l->x_step)
+
+/* Channels one by one, wherever they are. */
+#define ONE_BLOCK_TILES(name, step)                                                  \
+    RVM_EACH_PIXELS(RVM_TILE, name, 1, 1, step)                                      \
+    static const RvmLinesTile name[RVM_TILE_PIXELS] = {RVM_EACH_PIXELS(RVM_TILE_ENTRY, name, 1, 1, step)};
+ONE_BLOCK_TILES(next_channel, RVM_BLOCK)
+ONE_BLOCK_TILES(strided_channel, l->x_step)
 
 typedef struct {
     RvmInts strides, padding, dilation;
@@ -79,7 +88,8 @@ static int get_axis(const ConvParams *p, int axis, int64_t length, int64_t windo
 /* The parts that all methods have: parameters, and the image and its result of `inputs` and `outputs`
  * blocks (or planes) in all. */
 static int get_conv(const RvmKernelCall *call, int64_t tall, int64_t wide, Conv *c) {
-    const RvmBuffer *x = call->buffers, *weight = x + 1, *bias = x + 2, *residual = x + 3, *out = x + 4;
+    const RvmBuffer *x = call->buffers, *weight = x + 1, *bias = x + 2, *residual = x + 3;
+    const RvmBuffer *out = x + call->count - 1;
     const ConvParams *p = (const ConvParams *)call->params;
     int is_residual_in_place = residual->data == out->data;
     if (!is_block_of(out, 5) || out->dims[4] != RVM_BLOCK || p->strides.count != 2 ||
@@ -123,9 +133,9 @@ static int get_conv(const RvmKernelCall *call, int64_t tall, int64_t wide, Conv 
     return !c->is_padded || (c->padded_height <= 4 * c->height + 64 && c->padded_width <= 4 * c->width + 64);
 }
 
-static int64_t conv_workspace(const RvmBuffer *buffers, const void *params,
+static int64_t conv_workspace(const RvmBuffer *buffers, int32_t count, const void *params,
                               int (*get)(const RvmKernelCall *, Conv *), int64_t (*bytes)(const Conv *)) {
-    RvmKernelCall call = {.buffers = buffers, .params = params};
+    RvmKernelCall call = {.buffers = buffers, .count = count, .params = params};
     Conv c;
     return get(&call, &c) ? bytes(&c) + RVM_ALIGNMENT : -1;
 }
@@ -170,13 +180,11 @@ static int64_t planes_bytes(const Conv *c) {
 }
 
 static int64_t direct_workspace(const RvmBuffer *buffers, int32_t count, const void *params) {
-    (void)count;
-    return conv_workspace(buffers, params, get_direct, direct_bytes);
+    return conv_workspace(buffers, count, params, get_direct, direct_bytes);
 }
 
 static int64_t planes_workspace(const RvmBuffer *buffers, int32_t count, const void *params) {
-    (void)count;
-    return conv_workspace(buffers, params, get_planes, planes_bytes);
+    return conv_workspace(buffers, count, params, get_planes, planes_bytes);
 }
 
 /* Copy parts of an image (blocks or planes) with zeros around; `item` floats are a pixel. */
@@ -309,6 +317,100 @@ static int planes(const RvmKernelCall *call) {
                                         : strided_of_plane);
 }
 
+/* ---- gathered ------------------------------------------------------------------------------------ */
+/* x[image, block, row, column, 16], weight[block of outputs, place, row, column, 16]; the fifth buffer,
+ * channels[block of outputs, place], says which input channel is at a place: of the first `count` places,
+ * until one is negative. */
+static int get_gathered(const RvmKernelCall *call, Conv *c) {
+    const RvmBuffer *x = call->buffers, *weight = x + 1, *channels = x + 4, *out = x + 5;
+    if (!is_block_of(x, 5) || x->dims[4] != RVM_BLOCK || !is_block_of(weight, 5) ||
+        weight->dims[4] != RVM_BLOCK || !get_conv(call, weight->dims[2], weight->dims[3], c) ||
+        c->groups != 1 || out->dims[1] != weight->dims[0] || channels->ndim != 2 ||
+        channels->dtype != RVM_DTYPE_I64 || !rvm_is_contiguous(channels) ||
+        channels->dims[0] != weight->dims[0] || channels->dims[1] != weight->dims[1] ||
+        !rvm_no_overlap(channels, out))
+        return 0;
+    c->inputs = x->dims[1];
+    c->outputs = out->dims[1];
+    return 1;
+}
+
+static int64_t places_of(const RvmKernelCall *call) { return call->buffers[1].dims[1]; }
+
+static int64_t gathered_workspace(const RvmBuffer *buffers, int32_t count, const void *params) {
+    RvmKernelCall call = {.buffers = buffers, .count = count, .params = params};
+    Conv c;
+    if (!get_gathered(&call, &c)) return -1;
+    int64_t pixels = c.is_padded ? c.padded_height * c.padded_width : 0;
+    /* One more than the weights have lines: how many terms there are. */
+    return rvm_aligned(c.outputs * (places_of(&call) * c.tall * c.wide + 1) * 8) +
+           c.inputs * pixels * LINE_BYTES + 2 * RVM_ALIGNMENT;
+}
+
+/* The terms of each block of outputs, preceded by their number.  Return whether all channels are there. */
+static int gather_terms(const RvmKernelCall *call, const Conv *c, int64_t height, int64_t width,
+                        int64_t *terms) {
+    int64_t places = places_of(call), taps = c->tall * c->wide;
+    const volatile int64_t *channel = (const volatile int64_t *)call->buffers[4].data;
+    for (int64_t o = 0; o < c->outputs; o++, terms += places * taps + 1) {
+        int64_t *term = terms + 1;
+        for (int64_t i = 0; i < places; i++) {
+            int64_t at = channel[o * places + i];
+            if (at < 0) break;
+            if (at >= c->inputs * RVM_BLOCK) return 0;
+            int64_t first = at / RVM_BLOCK * height * width * RVM_BLOCK + at % RVM_BLOCK;
+            for (int64_t ky = 0; ky < c->tall; ky++)
+                for (int64_t kx = 0; kx < c->wide; kx++)
+                    *term++ = first + (ky * c->dilation_y * width + kx * c->dilation_x) * RVM_BLOCK;
+        }
+        *terms = term - terms - 1;
+    }
+    return 1;
+}
+
+static int gathered(const RvmKernelCall *call) {
+    Conv c;
+    if (!get_gathered(call, &c)) return RVM_ASK_REFERENCE;
+    char *workspace = call->workspace;
+    int64_t most = places_of(call) * c.tall * c.wide, step = c.stride_x * RVM_BLOCK;
+    int64_t height = c.is_padded ? c.padded_height : c.height;
+    int64_t width = c.is_padded ? c.padded_width : c.width;
+    int64_t *terms = (int64_t *)rvm_take(&workspace, c.outputs * (most + 1) * 8);
+    float *padded = c.is_padded ? (float *)rvm_take(&workspace, 0) : NULL;
+    if (!gather_terms(call, &c, height, width, terms)) return RVM_ASK_REFERENCE;
+    const RvmLinesTile *tiles = step == RVM_BLOCK ? next_channel : strided_channel;
+    /* A window of one pixel does not see rows: they are one. */
+    int are_pixels = c.tall == 1 && c.wide == 1 && c.stride_x == 1 && c.stride_y == 1 && !padded;
+    int64_t rows = are_pixels ? 1 : c.rows, columns = are_pixels ? c.rows * c.columns : c.columns;
+    int64_t area = c.rows * c.columns * RVM_BLOCK;
+    RvmLines l = {.x_step = step, .epilogue = c.epilogue, .call = call};
+    for (int64_t n = 0; n < c.images; n++) {
+        const float *x = c.x + n * c.inputs * c.height * c.width * RVM_BLOCK;
+        if (padded) {
+            pad_image(&c, x, c.inputs, RVM_BLOCK, padded);
+            x = padded;
+        }
+        for (int64_t y = 0; y < rows; y++)
+            for (int64_t p = 0; p < columns; p += PIXEL_RUN) {
+                int64_t some = columns - p < PIXEL_RUN ? columns - p : PIXEL_RUN;
+                for (int64_t o = 0; o < c.outputs; o++) {
+                    int64_t at = (n * c.outputs + o) * area + y * columns * RVM_BLOCK;
+                    const int64_t *own = terms + o * (most + 1);
+                    l.terms = own + 1;
+                    l.count = *own;
+                    l.weight = c.weight + o * most * RVM_BLOCK;
+                    l.weight_block = l.count * RVM_BLOCK;
+                    l.bias = c.bias ? c.bias + o * RVM_BLOCK : NULL;
+                    l.x = x + y * c.stride_y * width * RVM_BLOCK;
+                    l.out = c.out + at;
+                    l.residual = c.residual ? c.residual + at : NULL;
+                    if (rvm_run_tiles(tiles, &l, p, some)) return RVM_FAILED;
+                }
+            }
+    }
+    return RVM_OK;
+}
+
 /* ---- depthwise ----------------------------------------------------------------------------------- */
 /* x[image, block, row, column, 16], weight[block, row, column, 16] */
 static int get_depthwise(const RvmKernelCall *call, Conv *c) {
@@ -329,12 +431,18 @@ typedef struct {
     int64_t taps, row_floats, weight_row;
 } Slide;
 
+/* Pixels at once: as many as are left, of these. */
 #define SLIDE_PIXELS 7
+#define SOME_PIXELS 4
 
 static inline __attribute__((always_inline)) void slide(const Slide *s, vf *sum, int lane, int window,
                                                         int stride, int pixels) {
     const float *x = s->x + lane, *w = s->weight + lane;
-    for (int64_t ky = 0; ky < s->taps; ky++) {
+    int64_t rows = s->taps, row_floats = s->row_floats, weight_row = s->weight_row;
+    vf own[SLIDE_PIXELS]; /* in registers: the compiler cannot know that `sum` is not the image */
+#pragma GCC unroll 8
+    for (int i = 0; i < pixels; i++) own[i] = sum[i];
+    for (int64_t ky = 0; ky < rows; ky++) {
         vf weight[7];
 #pragma GCC unroll 8
         for (int kx = 0; kx < window; kx++) weight[kx] = rvm_load(w + kx * RVM_BLOCK);
@@ -344,22 +452,37 @@ static inline __attribute__((always_inline)) void slide(const Slide *s, vf *sum,
 #pragma GCC unroll 8
             for (int kx = 0; kx < window; kx++)
                 if (i >= kx && (i - kx) % stride == 0 && (i - kx) / stride < pixels)
-                    sum[(i - kx) / stride] = rvm_fma(weight[kx], value, sum[(i - kx) / stride]);
+                    own[(i - kx) / stride] = rvm_fma(weight[kx], value, own[(i - kx) / stride]);
         }
-        x += s->row_floats;
-        w += s->weight_row;
+        x += row_floats;
+        w += weight_row;
     }
+#pragma GCC unroll 8
+    for (int i = 0; i < pixels; i++) sum[i] = own[i];
 }
 
 typedef void (*SlideCall)(const Slide *, vf *sum, int lane);
 
-#define SLIDE(window, stride)                                                       \
-    static void slide_##window##_##stride(const Slide *s, vf *sum, int lane) {      \
-        slide(s, sum, lane, window, stride, SLIDE_PIXELS);                          \
-    }
-SLIDE(3, 1) SLIDE(3, 2) SLIDE(5, 1) SLIDE(5, 2) SLIDE(7, 1) SLIDE(7, 2)
+/* For each number of pixels, the most first. */
+#define SLIDES 3
+static const int slide_pixels[SLIDES] = {SLIDE_PIXELS, SOME_PIXELS, 1};
 
-static SlideCall slide_of(const Conv *c) {
+#define SLIDE(window, stride, pixels)                                                         \
+    static void slide_##window##_##stride##_##pixels(const Slide *s, vf *sum, int lane) {     \
+        slide(s, sum, lane, window, stride, pixels);                                          \
+    }
+#define SLIDE_OF(window, stride)                                                              \
+    SLIDE(window, stride, 7) SLIDE(window, stride, 4) SLIDE(window, stride, 1)                \
+    static const SlideCall slide_##window##_##stride[SLIDES] = {                              \
+        slide_##window##_##stride##_7, slide_##window##_##stride##_4, slide_##window##_##stride##_1};
+SLIDE_OF(3, 1)
+SLIDE_OF(3, 2)
+SLIDE_OF(5, 1)
+SLIDE_OF(5, 2)
+SLIDE_OF(7, 1)
+SLIDE_OF(7, 2)
+
+static const SlideCall *slide_of(const Conv *c) {
     if (c->dilation_x != 1 || c->stride_x > 2) return NULL;
     switch (c->wide * 2 + c->stride_x) {
         case 7: return slide_3_1;
@@ -387,8 +510,9 @@ static void tap_by_tap(const Conv *c, const float *x, const float *weight, int64
     }
 }
 
-static int depthwise_row(const RvmKernelCall *call, const Conv *c, int64_t *done, SlideCall run, const float *x, const float *weight,
-                          const float *bias, int64_t y, const float *residual, float *out) {
+static int depthwise_row(const RvmKernelCall *call, const Conv *c, int64_t *done,
+                         const SlideCall *slides, const float *x, const float *weight,
+                         const float *bias, int64_t y, const float *residual, float *out) {
     int64_t first = y * c->stride_y - c->top, above = 0, taps = c->tall;
     while (above < c->tall && first + above * c->dilation_y < 0) above++;
     while (taps > above && first + (taps - 1) * c->dilation_y >= c->height) taps--;
@@ -407,12 +531,13 @@ static int depthwise_row(const RvmKernelCall *call, const Conv *c, int64_t *done
         for (int64_t p = 0; p < c->columns;) {
             vf sum[SLIDE_PIXELS];
             int count = 1;
-            if (run && p >= begin && p + SLIDE_PIXELS <= end) {
-                count = SLIDE_PIXELS;
+            if (slides && p >= begin && p < end) {
+                int which = p + SLIDE_PIXELS <= end ? 0 : p + SOME_PIXELS <= end ? 1 : 2;
+                count = slide_pixels[which];
                 for (int i = 0; i < SLIDE_PIXELS; i++) sum[i] = start;
                 s.x = x + ((first + above * c->dilation_y) * c->width + p * c->stride_x - c->left) *
                               RVM_BLOCK;
-                run(&s, sum, lane);
+                slides[which](&s, sum, lane);
             } else {
                 sum[0] = start;
                 tap_by_tap(c, x, weight, y, p, lane, sum);
@@ -429,18 +554,44 @@ static int depthwise_row(const RvmKernelCall *call, const Conv *c, int64_t *done
     return 0;
 }
 
+/* Whether each block is copied with its padding: then all windows are whole.  Of wide images the windows
+ * at the edges are few. */
+#define COPIED_COLUMNS 56
+static int is_copied(const Conv *c) {
+    return c->is_padded && c->columns <= COPIED_COLUMNS && slide_of(c) != NULL;
+}
+
+static int64_t depthwise_bytes(const Conv *c) {
+    return is_copied(c) ? c->padded_height * c->padded_width * LINE_BYTES : 0;
+}
+
+static int64_t depthwise_workspace(const RvmBuffer *buffers, int32_t count, const void *params) {
+    return conv_workspace(buffers, count, params, get_depthwise, depthwise_bytes);
+}
+
 static int depthwise(const RvmKernelCall *call) {
     Conv c;
     if (!get_depthwise(call, &c)) return RVM_ASK_REFERENCE;
-    SlideCall run = slide_of(&c);
+    char *workspace = call->workspace;
+    Conv part = c; /* a block */
+    float *copy = is_copied(&c) ? (float *)rvm_take(&workspace, 0) : NULL;
+    if (copy) {
+        part.top = part.left = 0;
+        part.height = c.padded_height;
+        part.width = c.padded_width;
+    }
     int64_t done = 0, line = c.columns * RVM_BLOCK, taps = c.tall * c.wide;
     for (int64_t i = 0; i < c.images * c.inputs; i++) {
         int64_t block = i % c.inputs;
         const float *x = c.x + i * c.height * c.width * RVM_BLOCK;
         const float *weight = c.weight + block * taps * RVM_BLOCK;
+        if (copy) {
+            pad_image(&c, x, 1, RVM_BLOCK, copy);
+            x = copy;
+        }
         for (int64_t y = 0; y < c.rows; y++) {
             int64_t at = (i * c.rows + y) * line;
-            if (depthwise_row(call, &c, &done, run, x, weight,
+            if (depthwise_row(call, &part, &done, slide_of(&c), x, weight,
                               c.bias ? c.bias + block * RVM_BLOCK : NULL, y,
                               c.residual ? c.residual + at : NULL, c.out + at))
                 return RVM_FAILED;
@@ -498,8 +649,7 @@ static int64_t winograd_bytes(const Conv *c) {
 }
 
 static int64_t winograd_workspace(const RvmBuffer *buffers, int32_t count, const void *params) {
-    (void)count;
-    return conv_workspace(buffers, params, get_winograd, winograd_bytes);
+    return conv_workspace(buffers, count, params, get_winograd, winograd_bytes);
 }
 
 /* to = the transform of six elements of a row or column of the image; `step` vectors from one to the
@@ -658,15 +808,31 @@ static const RvmArgument conv_arguments[] = {
     RVM_BUFFER(OUT),
 };
 
-#define CONVOLUTION(method, of, memory)                                                       \
+static const RvmArgument gathered_arguments[] = {
+    RVM_BUFFER(TENSOR),
+    RVM_BUFFER(TENSOR),
+    RVM_BUFFER(TENSOR_OR_NONE),
+    RVM_BUFFER(TENSOR_OR_NONE),
+    RVM_BUFFER(TENSOR),
+    RVM_FIELD(INTS, ConvParams, strides),
+    RVM_FIELD(INTS, ConvParams, padding),
+    RVM_FIELD(INTS, ConvParams, dilation),
+    RVM_FIELD(INT, ConvParams, groups),
+    RVM_FIELD(REAL_OR_NONE, ConvParams, low),
+    RVM_FIELD(REAL_OR_NONE, ConvParams, high),
+    RVM_BUFFER(OUT),
+};
+
+#define CONVOLUTION(method, of, memory, kinds)                                                \
     {.name = "convolution." #method, .kernel = "nn." of, .run = method, .workspace = memory,  \
-     RVM_ARGUMENTS(conv_arguments), .dtypes = RVM_DTYPE_BIT(RVM_DTYPE_F32),                   \
+     RVM_ARGUMENTS(kinds), .dtypes = RVM_DTYPE_BIT(RVM_DTYPE_F32),                            \
      .most_bytes = RVM_ANY_RESULT, .is_unlocked = 1, .ulp = RVM_SUM_ULP}
 
 const RvmImplementation RVM_NAME(rvm_convolution)[] = {
-    CONVOLUTION(direct, "conv2d_blocks", direct_workspace),
-    CONVOLUTION(planes, "conv2d_blocks", planes_workspace),
-    CONVOLUTION(depthwise, "conv2d_depthwise_blocks", NULL),
-    CONVOLUTION(winograd, "conv2d_winograd_blocks", winograd_workspace),
+    CONVOLUTION(direct, "conv2d_blocks", direct_workspace, conv_arguments),
+    CONVOLUTION(planes, "conv2d_blocks", planes_workspace, conv_arguments),
+    CONVOLUTION(gathered, "conv2d_gathered_blocks", gathered_workspace, gathered_arguments),
+    CONVOLUTION(depthwise, "conv2d_depthwise_blocks", depthwise_workspace, conv_arguments),
+    CONVOLUTION(winograd, "conv2d_winograd_blocks", winograd_workspace, conv_arguments),
     {.name = NULL},
 };

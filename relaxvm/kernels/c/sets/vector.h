@@ -36,6 +36,7 @@
 #endif
 
 typedef float vf __attribute__((vector_size(RVM_LANES * 4)));
+typedef int32_t vi __attribute__((vector_size(RVM_LANES * 4)));
 
 static inline vf rvm_load(const float *from) {
     vf v;
@@ -79,9 +80,8 @@ static inline vf rvm_at_least(vf bound, vf x) {
 #elif defined(__SSE2__)
     return (vf)_mm_max_ps((__m128)bound, (__m128)x);
 #else
-    typedef int32_t mask __attribute__((vector_size(RVM_LANES * 4)));
-    mask below = x < bound;
-    return (vf)(((mask)bound & below) | ((mask)x & ~below));
+    vi below = x < bound;
+    return (vf)(((vi)bound & below) | ((vi)x & ~below));
 #endif
 }
 
@@ -93,17 +93,35 @@ static inline vf rvm_at_most(vf bound, vf x) {
 #elif defined(__SSE2__)
     return (vf)_mm_min_ps((__m128)bound, (__m128)x);
 #else
-    typedef int32_t mask __attribute__((vector_size(RVM_LANES * 4)));
-    mask above = x > bound;
-    return (vf)(((mask)bound & above) | ((mask)x & ~above));
+    vi above = x > bound;
+    return (vf)(((vi)bound & above) | ((vi)x & ~above));
 #endif
 }
 
 /* The greater one of two; NaN if either is NaN. */
 static inline vf rvm_greater(vf a, vf b) {
-    typedef int32_t mask __attribute__((vector_size(RVM_LANES * 4)));
-    mask first = (a > b) | (a != a);
-    return (vf)(((mask)a & first) | ((mask)b & ~first));
+    vi first = (a > b) | (a != a);
+    return (vf)(((vi)a & first) | ((vi)b & ~first));
+}
+
+/* x * 2^n, rounded once, for integers n from -252 to 254. */
+static inline vf rvm_scale(vf x, vf n) {
+#if defined(__AVX512F__)
+    return (vf)_mm512_scalef_ps((__m512)x, (__m512)n);
+#else
+    /* The first factor leaves the sum of exponents in range, so only the second product rounds. */
+    vi all = __builtin_convertvector(n, vi), half = all >> 1;
+    return x * (vf)((half + 127) << 23) * (vf)((all - half + 127) << 23);
+#endif
+}
+
+/* Sum and greatest element of a vector, by halves: the order is the same for every address. */
+static inline float rvm_sum(vf v) {
+    float lanes[RVM_LANES];
+    rvm_store(lanes, v);
+    for (int half = RVM_LANES / 2; half; half /= 2)
+        for (int i = 0; i < half; i++) lanes[i] += lanes[i + half];
+    return lanes[0];
 }
 
 #endif

@@ -1,0 +1,312 @@
+/* Products of matrices with weights in blocks of columns: linear layers.
+ *
+ *   out[row, column] = f(sum over k of x[row, k] * weight[column / 16, k, column % 16]
+ *                        + bias[column] + residual[row, column])
+ *
+ * A tile is some rows of the result times one or two blocks of columns, whose sums stay in registers while k
+ * goes from its beginning to its end: each result is one chain of fused multiply-adds in the order of k, the
+ * same for any number of rows.  Rows are copied first into lines of 16 elements, tile by tile, so that what
+ * a tile reads is in one place: rows of a matrix are often some power of two apart, and would displace
+ * each other in the cache.  Goto and van de Geijn, "Anatomy of high-performance matrix multiplication",
+ * 2008.
+ *
+ * A product of few rows reads each weight once, and is as fast as memory: it reads rows in place, and four
+ * blocks of weights side by side.
+ */
+#include "blocks.h"
+#include "math.h"
+
+#define LINE RVM_BLOCK
+/* Lines of rows that are multiplied by all weights before the next rows are. */
+#define CACHED_LINES (1 << 19)
+#define FEW_ROWS 3
+#define FEW_ROWS_BLOCKS 4
+#define MOST_ROWS (RVM_TILE_PIXELS > FEW_ROWS ? RVM_TILE_PIXELS : FEW_ROWS)
+
+typedef struct {
+    int64_t function;
+} LinearParams;
+
+typedef struct {
+    const float *x, *weight, *bias, *residual; /* bias and residual may be NULL */
+    float *out;
+    int64_t rows, terms, columns;
+    int64_t function; /* RVM_NO_INT for none */
+    const RvmKernelCall *call;
+    int64_t done;
+} Linear;
+
+/* A tile of rows, which are `x_row` floats apart if `are_lines` is 0, and else lines one after the other.
+ * Sums go to `out`, whose rows are `out_row` floats apart. */
+typedef void (*TileCall)(const float *x, int64_t x_row, const float *weight, int64_t weight_block,
+                         int64_t terms, const float *bias, float *out, int64_t out_row);
+
+static inline __attribute__((always_inline)) void tile(int rows, int blocks, int are_lines, const float *x,
+                                                       int64_t x_row, const float *w,
+                                                       int64_t weight_block, int64_t terms,
+                                                       const float *bias, float *out, int64_t out_row) {
+    const int nv = RVM_LINE_VECTORS;
+    vf sum[MOST_ROWS][FEW_ROWS_BLOCKS * RVM_LINE_VECTORS];
+#pragma GCC unroll 16
+    for (int v = 0; v < blocks * nv; v++) {
+        vf first = bias ? rvm_load(bias + v * RVM_LANES) : rvm_all(0);
+#pragma GCC unroll 16
+        for (int r = 0; r < rows; r++) sum[r][v] = first;
+    }
+#define STEP(value)                                                                              \
+    {                                                                                            \
+        vf weight[FEW_ROWS_BLOCKS * RVM_LINE_VECTORS];                                           \
+        _Pragma("GCC unroll 4") for (int b = 0; b < blocks; b++)                                 \
+            _Pragma("GCC unroll 4") for (int v = 0; v < nv; v++)                                 \
+                weight[b * nv + v] = rvm_load(w + b * weight_block + v * RVM_LANES);             \
+        _Pragma("GCC unroll 16") for (int r = 0; r < rows; r++) {                                \
+            vf one = rvm_all(value);                                                             \
+            _Pragma("GCC unroll 16") for (int v = 0; v < blocks * nv; v++)                       \
+                sum[r][v] = rvm_fma(one, weight[v], sum[r][v]);                                  \
+        }                                                                                        \
+        w += RVM_BLOCK;                                                                          \
+    }
+    if (are_lines) {
+        int64_t k = 0;
+        for (; k + LINE <= terms; k += LINE) {
+#pragma GCC unroll 4
+            for (int q = 0; q < LINE; q++) STEP(x[r * LINE + q])
+            x += rows * LINE;
+        }
+        for (int q = 0; q < terms - k; q++) STEP(x[r * LINE + q])
+    } else {
+        for (int64_t k = 0; k < terms; k++) STEP(x[r * x_row + k])
+    }
+#undef STEP
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 16
+        for (int v = 0; v < blocks * nv; v++) rvm_store(out + r * out_row + v * RVM_LANES, sum[r][v]);
+}
+
+#define TILE(name, rows, blocks, are_lines, unused)                                                 \
+    static void name##_##blocks##_##rows(const float *x, int64_t x_row, const float *weight,        \
+                                         int64_t weight_block, int64_t terms, const float *bias,    \
+                                         float *out, int64_t out_row) {                             \
+        tile(rows, blocks, are_lines, x, x_row, weight, weight_block, terms, bias, out, out_row);   \
+    }
+
+RVM_EACH_PIXELS(TILE, of_lines, 1, 1, 0)
+#if RVM_TILE_BLOCKS == 2
+RVM_EACH_PIXELS(TILE, of_lines, 2, 1, 0)
+#endif
+static const TileCall of_lines[RVM_TILE_BLOCKS][RVM_TILE_PIXELS] = {
+    {RVM_EACH_PIXELS(RVM_TILE_ENTRY, of_lines, 1, 1, 0)},
+#if RVM_TILE_BLOCKS == 2
+    {RVM_EACH_PIXELS(RVM_TILE_ENTRY, of_lines, 2, 1, 0)},
+#endif
+};
+
+#define FEW(rows) TILE(in_place, rows, 1, 0, 0) TILE(in_place, rows, 4, 0, 0)
+FEW(1)
+FEW(2)
+FEW(3)
+static const TileCall in_place[2][FEW_ROWS] = {{in_place_1_1, in_place_1_2, in_place_1_3},
+                                               {in_place_4_1, in_place_4_2, in_place_4_3}};
+
+/* What follows the sums of a tile: columns `from` to `to` of rows that are `sums_row` floats apart.  The
+ * sums are where the results belong, or, where the last block has fewer columns, in other memory. */
+static void finish(const Linear *l, float *sums, int64_t sums_row, int64_t row, int rows, int64_t from,
+                   int64_t to) {
+    int64_t whole = (to - from + RVM_BLOCK - 1) / RVM_BLOCK * RVM_BLOCK;
+    for (int r = 0; r < rows; r++) {
+        float *at = sums + r * sums_row, *out = l->out + (row + r) * l->columns + from;
+        if (l->residual) {
+            const float *more = l->residual + (row + r) * l->columns + from;
+            int64_t i = 0;
+            for (; i + RVM_LANES <= to - from; i += RVM_LANES)
+                rvm_store(at + i, rvm_load(at + i) + rvm_load(more + i));
+            for (; i < to - from; i++) at[i] += more[i];
+        }
+        if (l->function != RVM_NO_INT) rvm_apply(l->function, at, whole);
+        if (at != out) memcpy(out, at, (size_t)(to - from) * 4);
+    }
+}
+
+static int run_tile(Linear *l, TileCall run, int blocks, const float *x, int64_t x_row, int64_t row,
+                    int rows, int64_t block) {
+    /* Where results overwrite the residual, the sums wait in other memory until it is read. */
+    float apart[MOST_ROWS * FEW_ROWS_BLOCKS * RVM_BLOCK];
+    int64_t from = block * RVM_BLOCK, to = from + blocks * RVM_BLOCK, step = blocks * RVM_BLOCK;
+    int is_apart = to > l->columns || l->residual;
+    if (to > l->columns) to = l->columns;
+    float *sums = is_apart ? apart : l->out + row * l->columns + from;
+    int64_t sums_row = is_apart ? step : l->columns;
+    run(x, x_row, l->weight + block * l->terms * RVM_BLOCK, l->terms * RVM_BLOCK, l->terms,
+        l->bias ? l->bias + from : NULL, sums, sums_row);
+    if (is_apart || l->function != RVM_NO_INT) finish(l, sums, sums_row, row, rows, from, to);
+    return rvm_must_stop(l->call, &l->done, rows * step * (l->terms + 64));
+}
+
+static int run_few(Linear *l) {
+    int64_t blocks = (l->columns + RVM_BLOCK - 1) / RVM_BLOCK;
+    for (int64_t b = 0; b < blocks;) {
+        int is_wide = blocks - b >= FEW_ROWS_BLOCKS, some = is_wide ? FEW_ROWS_BLOCKS : 1;
+        if (run_tile(l, in_place[is_wide][l->rows - 1], some, l->x, l->terms, 0, (int)l->rows, b)) return 1;
+        b += some;
+    }
+    return 0;
+}
+
+static int64_t lines_of(int64_t terms) { return (terms + LINE - 1) / LINE * LINE; }
+
+/* Tiles of rows that are in lines at once. */
+static int64_t tiles_at_once(int64_t rows, int64_t terms) {
+    int64_t tiles = (rows + RVM_TILE_PIXELS - 1) / RVM_TILE_PIXELS;
+    int64_t most = CACHED_LINES / (lines_of(terms) * RVM_TILE_PIXELS * 4);
+    return most < 1 ? 1 : most < tiles ? most : tiles;
+}
+
+/* Copy rows into lines, with zeros behind the last elements. */
+static void pack_rows(const Linear *l, int64_t first, int rows, float *to) {
+    for (int64_t k = 0; k < l->terms; k += LINE) {
+        const float *from = l->x + first * l->terms + k;
+        int64_t left = l->terms - k;
+        for (int r = 0; r < rows; r++, from += l->terms, to += LINE)
+            if (left >= LINE) {
+                memcpy(to, from, LINE * 4);
+            } else {
+                memset(to, 0, LINE * 4);
+                memcpy(to, from, (size_t)left * 4);
+            }
+    }
+}
+
+static int run_many(Linear *l, float *lines) {
+    int64_t tiles = (l->rows + RVM_TILE_PIXELS - 1) / RVM_TILE_PIXELS;
+    int64_t at_once = tiles_at_once(l->rows, l->terms), line_row = lines_of(l->terms);
+    int64_t blocks = (l->columns + RVM_BLOCK - 1) / RVM_BLOCK;
+    for (int64_t first = 0; first < tiles; first += at_once) {
+        int64_t last = first + at_once < tiles ? first + at_once : tiles;
+        int64_t begin = l->rows * first / tiles;
+        for (int64_t t = first; t < last; t++) {
+            int64_t from = l->rows * t / tiles, to = l->rows * (t + 1) / tiles;
+            pack_rows(l, from, (int)(to - from), lines + (from - begin) * line_row);
+            if (rvm_must_stop(l->call, &l->done, (to - from) * l->terms * 8)) return 1;
+        }
+        for (int64_t b = 0; b < blocks;) {
+            int some = blocks - b >= RVM_TILE_BLOCKS ? RVM_TILE_BLOCKS : 1;
+            for (int64_t t = first; t < last; t++) {
+                int64_t from = l->rows * t / tiles, to = l->rows * (t + 1) / tiles;
+                int rows = (int)(to - from);
+                if (run_tile(l, of_lines[some - 1][rows - 1], some, lines + (from - begin) * line_row, 0,
+                             from, rows, b))
+                    return 1;
+            }
+            b += some;
+        }
+    }
+    return 0;
+}
+
+static int is_of_floats(const RvmBuffer *x) {
+    return x->dtype == RVM_DTYPE_F32 && rvm_is_contiguous(x) && rvm_length(x) > 0;
+}
+
+/* x[..., terms], weight[blocks, terms, 16], bias[blocks * 16], residual and out[..., columns] */
+static int get_linear(const RvmKernelCall *call, Linear *l) {
+    const RvmBuffer *x = call->buffers, *weight = x + 1, *bias = x + 2, *residual = x + 3, *out = x + 4;
+    int is_in_place = residual->data == out->data;
+    if (x->ndim < 1 || out->ndim != x->ndim || weight->ndim != 3 || !is_of_floats(x) ||
+        !is_of_floats(weight) || !is_of_floats(out) || weight->dims[2] != RVM_BLOCK ||
+        weight->dims[1] != x->dims[x->ndim - 1] || !rvm_is_input(x, out) || !rvm_is_input(weight, out))
+        return 0;
+    l->columns = out->dims[out->ndim - 1];
+    l->terms = weight->dims[1];
+    l->rows = 1;
+    for (int i = 0; i < x->ndim - 1; i++) {
+        RVM_FEW_TURNS;
+        if (x->dims[i] != out->dims[i]) return 0;
+        l->rows *= x->dims[i];
+    }
+    int64_t blocks = weight->dims[0];
+    if ((l->columns + RVM_BLOCK - 1) / RVM_BLOCK != blocks) return 0;
+    if (!(bias->flags & RVM_ABSENT) && (bias->ndim != 1 || !is_of_floats(bias) ||
+                                        bias->dims[0] != blocks * RVM_BLOCK || !rvm_is_input(bias, out)))
+        return 0;
+    if (!(residual->flags & RVM_ABSENT) &&
+        (!is_of_floats(residual) || !rvm_same_shape(residual, out) ||
+         (!is_in_place && !rvm_no_overlap(residual, out))))
+        return 0;
+    l->x = (const float *)x->data;
+    l->weight = (const float *)weight->data;
+    l->bias = (const float *)bias->data;
+    l->residual = (const float *)residual->data;
+    l->out = (float *)out->data;
+    l->function = ((const LinearParams *)call->params)->function;
+    l->call = call;
+    l->done = 0;
+    return 1;
+}
+
+static int64_t linear_workspace(const RvmBuffer *buffers, int32_t count, const void *params) {
+    RvmKernelCall call = {.buffers = buffers, .count = count, .params = params};
+    Linear l;
+    if (!get_linear(&call, &l)) return -1;
+    if (l.rows <= FEW_ROWS) return 0;
+    return tiles_at_once(l.rows, l.terms) * RVM_TILE_PIXELS * lines_of(l.terms) * 4 + RVM_ALIGNMENT;
+}
+
+static int packed(const RvmKernelCall *call) {
+    Linear l;
+    char *workspace = call->workspace;
+    if (!get_linear(call, &l)) return RVM_ASK_REFERENCE;
+    if (l.rows <= FEW_ROWS) return run_few(&l) ? RVM_FAILED : RVM_OK;
+    return run_many(&l, (float *)rvm_take(&workspace, 0)) ? RVM_FAILED : RVM_OK;
+}
+
+/* ---- functions of elements ------------------------------------------------------------------------ */
+#define PIECE 4096
+
+/* Buffers that are the same memory are taken, since each element is read before it is written. */
+static int apply(const RvmKernelCall *call) {
+    const RvmBuffer *x = call->buffers, *out = x + 1;
+    int64_t function = ((const LinearParams *)call->params)->function, done = 0;
+    if (!is_of_floats(x) || !is_of_floats(out) || !rvm_same_shape(x, out) ||
+        (x->data != out->data && !rvm_no_overlap(x, out)))
+        return RVM_ASK_REFERENCE;
+    const float *from = (const float *)x->data;
+    float *to = (float *)out->data;
+    int64_t count = rvm_length(x);
+    for (int64_t at = 0; at < count; at += PIECE) {
+        int64_t some = count - at < PIECE ? count - at : PIECE;
+        int64_t whole = some / RVM_LANES * RVM_LANES, left = some - whole;
+        if (from != to) memcpy(to + at, from + at, (size_t)some * 4);
+        rvm_apply(function, to + at, whole);
+        if (left) {
+            float last[RVM_LANES] = {0};
+            memcpy(last, to + at + whole, (size_t)left * 4);
+            rvm_apply(function, last, RVM_LANES);
+            memcpy(to + at + whole, last, (size_t)left * 4);
+        }
+        if (rvm_must_stop(call, &done, some * 64)) return RVM_FAILED;
+    }
+    return RVM_OK;
+}
+
+static const RvmArgument linear_arguments[] = {
+    RVM_BUFFER(TENSOR),
+    RVM_BUFFER(TENSOR),
+    RVM_BUFFER(TENSOR_OR_NONE),
+    RVM_BUFFER(TENSOR_OR_NONE),
+    RVM_FIELD_OF(rvm_functions, CHOICE_OR_NONE, LinearParams, function),
+    RVM_BUFFER(OUT),
+};
+
+static const RvmArgument apply_arguments[] = {
+    RVM_BUFFER(TENSOR), RVM_FIELD_OF(rvm_functions, CHOICE, LinearParams, function), RVM_BUFFER(OUT)};
+
+const RvmImplementation RVM_NAME(rvm_linear)[] = {
+    {.name = "linear.packed", .kernel = "nn.linear_blocks", .run = packed, .workspace = linear_workspace,
+     RVM_ARGUMENTS(linear_arguments), .dtypes = RVM_DTYPE_BIT(RVM_DTYPE_F32),
+     .most_bytes = RVM_ANY_RESULT, .is_unlocked = 1, .ulp = RVM_SUM_ULP},
+    {.name = "linear.apply", .kernel = "nn.apply", .run = apply, RVM_ARGUMENTS(apply_arguments),
+     .dtypes = RVM_DTYPE_BIT(RVM_DTYPE_F32), .most_bytes = RVM_ANY_RESULT, .is_unlocked = 1,
+     .ulp = RVM_SUM_ULP},
+    {.name = NULL},
+};

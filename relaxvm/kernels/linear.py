@@ -1,0 +1,100 @@
+"""Linear layers with weights in blocks of 16 columns, and functions that follow them.
+
+The results of these kernels in C differ by rounding from those of the kernels that they stand for:
+sums have another order, and functions are approximations of their own
+(`relaxvm/kernels/c/sets/math.h`).  Passes that optimize models put calls of them into programs.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..messages import describe
+from ._arrays import copy_if_overlapping
+from ._kernel import kernel, record_of
+from ._multiply import multiply
+from .blocks import BLOCK
+from .checks import FLOAT32, WrongValue, check_out
+from .kinds import Floats, Out, OutLike, a_choice
+
+__all__ = ["FUNCTIONS", "pack_linear"]
+
+FUNCTIONS: Final = ("relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "erf", "exp")
+"""What `nn.apply` computes, and what may follow a sum."""
+
+Function: TypeAlias = Annotated[str, a_choice(*FUNCTIONS)]
+
+_IN_NN: Final = frozenset(("relu", "gelu", "gelu_tanh", "silu"))
+
+
+def pack_linear(weight: NDArray[Any]) -> NDArray[np.float32]:
+    """weight[inputs, outputs] as [blocks of outputs, inputs, 16], with zeros in the last block."""
+    inputs, outputs = weight.shape
+    packed = np.zeros((-(-outputs // BLOCK), inputs, BLOCK), np.float32)
+    whole = outputs // BLOCK * BLOCK
+    split = weight[:, :whole].reshape(inputs, -1, BLOCK)
+    packed[: whole // BLOCK] = split.transpose(1, 0, 2)
+    if whole < outputs:
+        packed[-1, :, : outputs - whole] = weight[:, whole:]
+    return packed
+
+
+def _apply(function: str, x: NDArray[Any], out: NDArray[Any]) -> None:
+    record = record_of(f"relaxvm.kernel.{'nn.' * (function in _IN_NN)}{function}")
+    assert record is not None
+    record.run(x, out)
+
+
+@kernel("nn.apply", in_place=True)
+def apply(x: Floats, function: Function, out: OutLike) -> None:
+    """out = a function of each element of x: "relu", "gelu", "gelu_tanh", "silu", "sigmoid",
+    "tanh", "erf" or "exp".  In C, of float32, results are within 7 units in the last place, those
+    of "gelu", "gelu_tanh" and "silu" within 1e-6 of x."""
+    _apply(function, x, out)
+
+
+@kernel("nn.linear_blocks")
+def linear_blocks(
+    x: Floats,
+    weight: Floats,
+    bias: Floats | None,
+    residual: Floats | None,
+    function: Function | None,
+    out: Out,
+) -> None:
+    """out[..., outputs] = a function of the product of x[..., inputs] and weight[blocks of outputs,
+    inputs, 16], plus bias, a number for each output up to a whole block, plus residual, of the
+    shape of out.  function: as of `nn.apply`, or None.  float32.  The reference uses memory for its
+    operands in another layout."""
+    if x.ndim < 1 or weight.ndim != 3 or weight.shape[1:] != (x.shape[-1], BLOCK):
+        raise WrongValue(
+            f"expected x[..., inputs] and weight[blocks, inputs, {BLOCK}], got x {describe(x)}, "
+            f"weight {describe(weight)}"
+        )
+    blocks, inputs, _ = weight.shape
+    columns = out.shape[-1] if out.ndim else 0
+    if -(-columns // BLOCK) != blocks:
+        raise WrongValue(f"out: expected columns for {blocks} blocks, got {describe(out)}")
+    check_out(out, FLOAT32, (*x.shape[:-1], columns))
+    if bias is not None and bias.shape != (blocks * BLOCK,):
+        raise WrongValue(f"bias: expected {blocks * BLOCK} elements, got {describe(bias)}")
+    if residual is not None and residual.shape != out.shape:
+        raise WrongValue(f"residual: expected the shape of out, got {describe(residual)}")
+    bias, residual = (
+        None if each is None else copy_if_overlapping(each, out) for each in (bias, residual)
+    )
+    plain = weight.transpose(1, 0, 2).reshape(inputs, blocks * BLOCK)[:, :columns]
+    rows = np.asarray(x, np.float32).reshape(-1, inputs)
+    products = np.empty((len(rows), columns), np.float32)
+    multiply(rows, np.asarray(plain, np.float32), products)
+    if bias is not None:
+        products += bias[:columns]
+    result = products.reshape(out.shape)
+    if residual is not None:
+        result += residual
+    if function is not None:
+        _apply(function, result, result)
+    out[...] = result

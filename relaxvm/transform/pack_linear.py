@@ -1,0 +1,238 @@
+"""PackLinear: products with constant matrices by the C kernel, with what follows them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import op
+from ..ir import (
+    Binding,
+    BindingBlock,
+    Call,
+    Constant,
+    DataflowBlock,
+    DataflowVar,
+    Expr,
+    ExprMutator,
+    Function,
+    IntImm,
+    IRModule,
+    Op,
+    TensorType,
+    Var,
+    VarBinding,
+    structural_equal,
+)
+from ..ir.node import KINDS
+from ..op.lowering import kernel_call
+from ._uses import uses_of
+from .pass_infra import Pass, PassContext, function_pass
+
+__all__ = ["PackLinear"]
+
+_FUNCTIONS: Final = {
+    "relax.nn.relu": "relu",
+    "relax.nn.gelu": "gelu",
+    "relax.nn.gelu_tanh": "gelu_tanh",
+    "relax.nn.silu": "silu",
+    "relax.sigmoid": "sigmoid",
+    "relax.tanh": "tanh",
+    "relax.erf": "erf",
+}
+"""Functions of elements that the kernels have.  Exponentials are left to chains of elementwise
+operators, where numpy's are as fast."""
+
+_LEAST_WORK: Final = 1 << 12
+"""A product of fewer multiplications for a row stays as it is: nothing is to be gained."""
+
+
+@dataclass(frozen=True)
+class _Linear:
+    """A product whose result a variable has, with what has become part of it."""
+
+    x: Expr
+    weight: Constant
+    columns: int
+    bias: NDArray[Any] | None = None
+    residual: Expr | None = None
+    function: str | None = None
+
+
+class _Packer(ExprMutator):
+    def __init__(self, func: Function, *, precise: bool) -> None:
+        super().__init__()
+        self._precise = precise
+        self._uses = uses_of(func)
+        self._linear: dict[Var, _Linear] = {}
+        self._values: dict[Var, Expr] = {}
+        self._packed: dict[tuple[int, bool], Constant] = {}
+        self._kept: list[Constant] = []
+        """Constants that are packed: their identity is a key."""
+        self._emitted: list[Binding] = []
+        self._kind: type[Var] = Var
+
+    def visit_block(self, block: BindingBlock) -> BindingBlock:
+        outer = self._kind, self._emitted
+        self._kind = DataflowVar if isinstance(block, DataflowBlock) else Var
+        bindings: list[Binding] = []
+        for binding in block.bindings:
+            emitted: list[Binding] = []
+            self._emitted = emitted
+            if isinstance(binding, VarBinding):
+                self._values[binding.var] = binding.value
+                call = self._replaced(binding.var, binding.value)
+                if call is not None:
+                    bindings += emitted
+                    bindings.append(VarBinding(binding.var, call, binding.span))
+                    continue
+            new = super().visit_binding(binding)
+            bindings += new if isinstance(new, list) else [new]
+        self._kind, self._emitted = outer
+        packed: BindingBlock = KINDS[type(block)](bindings, block.span)
+        return packed
+
+    def _replaced(self, var: Var, value: Expr) -> Call | None:
+        if not isinstance(value, Call) or not isinstance(value.op, Op) or not _is_tensor(var.ty):
+            return None
+        name = value.op.name
+        linear = None
+        if name == "relax.matmul":
+            linear = self._product(var, value)
+        elif name == "relax.add":
+            linear = self._sum(var, value)
+        elif name in _FUNCTIONS and (name == "relax.nn.relu" or not self._precise):
+            linear = self._function(value, _FUNCTIONS[name])
+            if linear is None and name != "relax.nn.relu":
+                x = value.args[0]
+                if _is_tensor(x.ty):
+                    return kernel_call("nn.apply", (self.visit(x), _FUNCTIONS[name]), var.ty)
+        if linear is None:
+            return None
+        self._linear[var] = linear
+        bias = None if linear.bias is None else Constant(linear.bias)
+        inputs: list[Any] = [linear.x, linear.weight]
+        for each in (bias, linear.residual):
+            inputs.append(self._none() if each is None else each)
+        function = linear.function
+        inputs.append(self._none() if function is None else function)
+        return kernel_call("nn.linear_blocks", inputs, var.ty)
+
+    def _none(self) -> Var:
+        value = op.null_value()
+        var = self._kind("none", value.ty)
+        self._emitted.append(VarBinding(var, value))
+        return var
+
+    def _product(self, var: Var, call: Call) -> _Linear | None:
+        x, matrix = call.args
+        weight, is_transposed = self._matrix(matrix)
+        if weight is None or not _is_tensor(x.ty) or call.attrs.get("out_dtype") not in (
+            None, "", "void", "float32"
+        ):  # fmt: skip
+            return None
+        inputs, outputs = weight.data.shape[::-1] if is_transposed else weight.data.shape
+        last = x.ty.dims[-1] if x.ty.dims else None
+        if not isinstance(last, IntImm) or last.value != inputs or inputs * outputs < _LEAST_WORK:
+            return None
+        key = id(weight), is_transposed
+        if key not in self._packed:
+            from ..kernels.linear import pack_linear
+
+            data = weight.data.T if is_transposed else weight.data
+            self._packed[key] = Constant(pack_linear(data))
+            self._kept.append(weight)
+        return _Linear(self.visit(x), self._packed[key], outputs)
+
+    def _matrix(self, expr: Expr) -> tuple[Constant | None, bool]:
+        """The constant matrix that an operand is, and whether it is that one transposed."""
+        is_transposed = False
+        value = self._values.get(expr, expr) if isinstance(expr, Var) else expr
+        if (
+            isinstance(value, Call)
+            and isinstance(value.op, Op)
+            and value.op.name == "relax.permute_dims"
+            and isinstance(value.ty, TensorType)
+            and value.ty.ndim == 2
+        ):
+            axes = value.attrs["axes"]
+            is_transposed = axes is None or [int(axis) % 2 for axis in axes] == [1, 0]
+            value = value.args[0]
+        if isinstance(value, Constant) and value.data.ndim == 2 and value.data.dtype == np.float32:
+            return value, is_transposed
+        return None, False
+
+    def _taken(self, expr: Expr) -> _Linear | None:
+        """The product whose result has this operand as its only use."""
+        if isinstance(expr, Var) and self._uses[expr] == 1:
+            return self._linear.get(expr)
+        return None
+
+    def _sum(self, var: Var, call: Call) -> _Linear | None:
+        for one, other in (call.args, call.args[::-1]):
+            linear = self._taken(one)
+            if linear is None or linear.function is not None or not _same_dims(one.ty, var.ty):
+                continue
+            if isinstance(other, Constant) and other.data.dtype == np.float32:
+                vector = _vector(other.data, linear.columns, len(var.ty.dims))
+                if vector is not None and linear.bias is None and linear.residual is None:
+                    from ..kernels.blocks import pack_bias
+
+                    return replace(linear, bias=pack_bias(vector))
+            elif (
+                linear.residual is None
+                and isinstance(other, Var)
+                and _is_tensor(other.ty)
+                and _same_dims(other.ty, var.ty)
+            ):
+                return replace(linear, residual=self.visit(other))
+        return None
+
+    def _function(self, call: Call, function: str) -> _Linear | None:
+        linear = self._taken(call.args[0])
+        if linear is None or linear.function is not None:
+            return None
+        return replace(linear, function=function)
+
+
+def _is_tensor(ty: Any) -> bool:
+    """float32 of a known shape, with at least one axis."""
+    return isinstance(ty, TensorType) and ty.dtype == "float32" and bool(ty.dims)
+
+
+def _same_dims(a: Any, b: Any) -> bool:
+    return len(a.dims) == len(b.dims) and all(map(structural_equal, a.dims, b.dims))
+
+
+def _vector(data: NDArray[Any], columns: int, ndim: int) -> NDArray[Any] | None:
+    """A constant with a number for each column, or one for all, as a vector."""
+    if data.ndim > ndim or data.size not in (1, columns) or data.shape[-1:] not in (
+        (columns,), (1,), ()
+    ):  # fmt: skip
+        return None
+    return np.broadcast_to(data.reshape(-1), (columns,))
+
+
+def PackLinear(*, precise: bool = False) -> Pass:
+    """Compute products with constant matrices of float32 by the C kernel ``nn.linear_blocks``,
+    whose weights are packed when this pass runs.
+
+    A bias, a residual and a function of elements (relu, gelu, silu, sigmoid, tanh, erf) that follow
+    become part of the call.  Other calls of these functions, but relu, become ``nn.apply``.
+
+    Sums have another order than in numpy; functions are within some units in the last place.
+
+    Args:
+        precise: leave functions other than relu as they are.
+    """
+
+    @function_pass(name="PackLinear")
+    def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:
+        if func.attrs.get("Primitive"):
+            return func
+        return _Packer(func, precise=precise).visit(func)
+
+    return run

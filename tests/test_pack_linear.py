@@ -1,0 +1,168 @@
+"""PackLinear: random networks give equal results with the pass and without it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxvm
+from relaxvm import transform
+from relaxvm.ir import PrimType, TensorType, Tuple, Var, const
+from relaxvm.script import ir as I
+from relaxvm.script import relax as R
+
+from .test_block_convolutions import kernels_of, run
+
+# Networks of random operators
+
+
+class Network:
+    """A random network of products and what follows them."""
+
+    def __init__(self, seed: int, *, symbolic: bool = False) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.bb = relaxvm.BlockBuilder()
+        shape = [int(n) for n in self.rng.integers(1, 20, int(self.rng.integers(2, 4)))]
+        shape[-1] = int(self.rng.choice([40, 64, 90]))
+        self.input = self.rng.standard_normal(shape).astype(np.float32)
+        dims: list[Any] = shape
+        if symbolic:
+            names = "nm"[: len(shape) - 1]
+            dims = [*(Var(name, PrimType("int64")) for name in names), shape[-1]]
+        x = Var("x", TensorType(dims, "float32"))
+        with self.bb.function("main", [x]):
+            with self.bb.dataflow():
+                self.values = [x]
+                for _ in range(12):
+                    self.values.append(self.bb.emit(self.step()))
+                results = [self.bb.emit_output(v) for v in (self.values[-1], self.values[-3])]
+            self.bb.emit_func_output(Tuple(results))
+        self.mod = self.bb.get()
+
+    def normal(self, *shape: int) -> Any:
+        return self.rng.standard_normal(shape).astype(np.float32)
+
+    def step(self) -> Any:
+        recent = self.values[-4:]
+        value = recent[self.rng.integers(len(recent))] if self.rng.random() < 0.3 else recent[-1]
+        columns = int(value.ty.dims[-1].value)
+        kind = self.rng.choice(
+            ["product", "product", "transposed", "bias", "row", "number", "relu", "gelu", "tanh",
+             "silu", "residual", "erf"]
+        )  # fmt: skip
+        outputs = int(self.rng.choice([64, 90, 128]))
+        if kind == "product":
+            return R.matmul(value, const(self.normal(columns, outputs) / np.float32(8)))
+        if kind == "transposed":
+            weight = const(self.normal(outputs, columns) / np.float32(8))
+            return R.matmul(value, R.permute_dims(weight))
+        if kind == "bias":
+            return R.add(const(self.normal(columns)), value)
+        if kind == "row":
+            return R.add(value, const(self.normal(1, columns)))
+        if kind == "number":
+            return R.add(value, const(np.float32(0.5)))
+        if kind == "residual":
+            alike = relaxvm.ir.structural_equal
+            same = [v for v in self.values if alike(v.ty.shape, value.ty.shape)]
+            return R.add(value, same[self.rng.integers(len(same))])
+        of = {"relu": R.nn.relu, "gelu": R.nn.gelu, "tanh": R.tanh, "silu": R.nn.silu,
+              "erf": R.erf}  # fmt: skip
+        return of[str(kind)](value)
+
+
+@pytest.mark.parametrize("precise", [False, True])
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_random_networks(symbolic: bool, precise: bool) -> None:
+    count = 0
+    for seed in range(60):
+        network = Network(seed, symbolic=symbolic)
+        packed = transform.PackLinear(precise=precise)(network.mod)
+        relaxvm.analysis.well_formed(packed)
+        count += kernels_of(packed).count("linear_blocks")
+        want = run(network.mod, network.input)
+        for got, expected in zip(run(packed, network.input), want, strict=True):
+            scale = max(1.0, float(np.abs(expected).max(initial=0)))
+            np.testing.assert_allclose(got, expected, rtol=0, atol=1e-4 * scale, err_msg=str(seed))
+    assert count > 150
+
+
+# What becomes one call
+
+W = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32) / 8
+X = np.random.default_rng(1).standard_normal((5, 64)).astype(np.float32)
+
+
+def only(mod: Any, **options: Any) -> tuple[Any, list[str]]:
+    packed = transform.PackLinear(**options)(mod)
+    return packed, kernels_of(transform.DeadCodeElimination()(packed))
+
+
+@I.ir_module
+class Layer:
+    @R.function
+    def main(x: R.Tensor(("n", 64), "float32")) -> R.Tensor(("n", 64), "float32"):
+        with R.dataflow():
+            a = R.matmul(x, R.const(W))
+            b = R.add(a, R.const(W[0]))
+            c = R.add(x, b)
+            d = R.nn.gelu(c)
+            R.output(d)
+        return d
+
+
+def test_bias_residual_and_function_are_part_of_the_call() -> None:
+    packed, names = only(Layer)
+    assert names == ["linear_blocks"]
+    np.testing.assert_allclose(run(packed, X)[0], run(Layer, X)[0], atol=1e-5)
+
+
+def test_precise_leaves_functions() -> None:
+    packed, names = only(Layer, precise=True)
+    assert names == ["linear_blocks"]
+    assert "relax.nn.gelu" in str(packed) or "R.nn.gelu" in str(packed)
+
+
+@I.ir_module
+class UsedTwice:
+    @R.function
+    def main(x: R.Tensor((5, 64), "float32")):
+        with R.dataflow():
+            a = R.matmul(x, R.const(W))
+            b = R.add(a, R.const(W[0]))
+            c = R.multiply(a, b)
+            R.output(c)
+        return c
+
+
+def test_a_product_that_is_used_twice_stays() -> None:
+    packed, names = only(UsedTwice)
+    assert names == ["linear_blocks"]
+    assert "R.add" in str(packed)
+    np.testing.assert_allclose(run(packed, X)[0], run(UsedTwice, X)[0], atol=1e-4)
+
+
+@I.ir_module
+class Others:
+    @R.function
+    def main(
+        x: R.Tensor((5, 64), "float32"),
+        y: R.Tensor((5, 64), "float64"),
+        w: R.Tensor((64, 64), "float32"),
+    ):
+        with R.dataflow():
+            a = R.matmul(x, w)
+            b = R.matmul(y, R.const(W.astype("float64")))
+            c = R.matmul(R.const(W), w)
+            d = R.matmul(x, R.const(W[:, :3]))
+            e = R.matmul(x, R.const(np.stack([W, W])))
+            f = R.tanh(y)
+            R.output(a, b, c, d, e, f)
+        return (a, b, c, d, e, f)
+
+
+def test_other_products_stay() -> None:
+    """Weights of the run, other data types, small products, several matrices."""
+    assert only(Others)[1] == []
