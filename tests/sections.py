@@ -16,6 +16,7 @@ from relaxvm.executable.debug_info import DebugInfo, Span
 from relaxvm.executable.formats._fields import Writer
 from relaxvm.executable.formats._tensors import sealed
 from relaxvm.executable.formats.sections import save_sections
+from relaxvm.executable.model_info import ModelInfo, ValueInfo
 from relaxvm.executable.model_names import FunctionNames, ModelNames
 from relaxvm.ir.expr import int_imm
 from relaxvm.ir.json import save_json
@@ -97,6 +98,16 @@ def _names(*inputs: str) -> ModelNames:
     return ModelNames.of([FunctionNames("main", inputs, ("scores", ""))])
 
 
+def _model(*inputs: ValueInfo) -> ModelInfo:
+    image = ValueInfo("image:0", "tensor(float)", ("batch", 3, None))
+    return ModelInfo(
+        producer="trainer", version=-7, description="a model\nof two lines",
+        metadata=(("", "x"), ("labels", "{0: 'cat'}")), inputs=(image, *inputs),
+        outputs=(ValueInfo("", "seq(tensor(int64))"),),
+        constants=(ValueInfo("scale", "tensor(float)", ()),),
+    )  # fmt: skip
+
+
 EXAMPLES: Final = {
     "debug": Example(_debug, {"instructions": 2, "name_bytes": 20}, _many_locations),
     "exec_mode": Example(lambda: "compiled"),
@@ -118,6 +129,13 @@ EXAMPLES: Final = {
     "names": Example(
         lambda: _names("input:0"), {"data_parts": 60, "name_bytes": 20},
         lambda: _names("the longest name of all", *map("x:{}".format, range(70))),
+    ),
+    "model": Example(
+        _model, {"data_parts": 60, "name_bytes": 20, "shape_dims": 3},
+        lambda: _model(
+            ValueInfo("the longest name of all", "tensor(float)", (1, 2, 3, 4)),
+            *[ValueInfo(f"x{i}", "tensor(float)") for i in range(70)],
+        ),
     ),
 }  # fmt: skip
 

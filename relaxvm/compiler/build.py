@@ -13,6 +13,7 @@ from .. import transform
 from ..analysis import well_formed
 from ..executable import VMExecutable
 from ..executable.exec_builder import ExecBuilder
+from ..executable.model_info import ModelInfo
 from ..executable.linked_kernels import LinkedKernels, function_of
 from ..ir import Function, GlobalVar, IRModule
 from ..ir.nesting import headroom
@@ -165,6 +166,7 @@ def _build(
 ) -> VMExecutable:
     mod = _as_module(mod)
     names = names_of_model(mod)
+    info = ModelInfo.of_attribute(mod.get_attr("model"))
     well_formed(mod, check_ty=False, check_effects=False)
     _check_target(target)
     if exec_mode not in EXEC_MODES:
@@ -190,6 +192,7 @@ def _build(
         own = {info.name: info.param_names for info in executable.functions
                if info.kind != FuncKind.PACKED}  # fmt: skip
         executable = executable.with_section("names", section_of_names(names, own))
+    executable = executable.with_section("model", info)
     if exec_mode == "compiled":
         return executable.with_section("exec_mode", exec_mode)
     return executable

@@ -19,6 +19,7 @@ from ..messages import readable
 from ..values import Shape, is_adt
 from ._pool import frozen_pool
 from .debug_info import DebugInfo
+from .model_info import ModelInfo
 from .model_names import NO_NAMES, FunctionNames, ModelNames
 from .portability import warn_of_missing
 from .prim_funcs import SavedPrimFuncs
@@ -323,6 +324,12 @@ class VMExecutable:
         ones if none are known."""
         names: ModelNames | None = self.sections.get("names")
         return NO_NAMES if names is None else names.find(function)
+
+    @property
+    def model(self) -> ModelInfo | None:
+        """What the model that the program was made of says of itself; None if nothing is known."""
+        found: ModelInfo | None = self.sections.get("model")
+        return found
 
     @property
     def _data_types(self) -> DataTypes:

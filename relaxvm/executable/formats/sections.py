@@ -30,6 +30,7 @@ from ._debug_section import load_debug, save_debug
 from ._fields import Reader, Writer
 from ._kernel_section import load_kernels, save_kernels
 from ._mode_section import load_mode, save_mode
+from ._model_section import load_model, save_model
 from ._names_section import load_names, save_names
 from ._prim_func_section import load_prim_funcs, save_prim_funcs
 from ._value_section import load_values, save_values
@@ -119,6 +120,11 @@ SECTIONS: Final = {
             "names", "section of names", b"rvmnames", 1,
             "names of inputs and outputs in the model that the program was made of",
             save_names, load_names, None, ("data_parts", "name_bytes"),
+        ),
+        Section(
+            "model", "section of the model", b"rvmmodel", 1,
+            "what the model says of itself: author, description, metadata, types of its interface",
+            save_model, load_model, None, ("data_parts", "name_bytes", "shape_dims"),
         ),
     )
 }  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,6 +32,7 @@ from ...vm.limited import run_limited
 from ..common.values import Kind, TensorKind, Value
 from . import messages
 from . import operators as _operators  # noqa: F401  (they register themselves)
+from .described import described
 from .graph import Context, Graph, Problem, kind_of_type, number_of
 from .tensors import ExternalData
 from .wire import read
@@ -98,6 +99,7 @@ def from_onnx(
     sanitize_input_names: bool = True,
     *,
     operators: Mapping[tuple[str, str], Callable[..., Any]] | None = None,
+    constants_as_inputs: Collection[str] = (),
     limits: Limits | None = None,
 ) -> IRModule:
     """Import an ONNX model.
@@ -114,18 +116,22 @@ def from_onnx(
         sanitize_input_names: whether names of inputs become identifiers.
         operators: (domain, name) -> function for operators, in place of relaxvm's own; see
             `relaxvm.frontend.onnx.registry`.
+        constants_as_inputs: names of constants that the model declares as inputs, too, and that a
+            caller gives instead of the model.
         limits: bounds for a model of unknown origin: the time and memory of the import
             (`wall_time`, `live_bytes`, `alloc_bytes`), and `file_bytes` of bytes.
 
     Returns:
         A module with a function "main", whose parameters are the inputs and whose result is the
         output, or a tuple of the outputs.  Its attributes "input_names" and "output_names" have the
-        names in the model.
+        names in the model.  The module's attribute "model" is what the model says of itself, see
+        `relaxvm.executable.model_info`.
 
     Raises:
         OSError: a file cannot be read.
         FormatError: the file is not a model, or is malformed.
         RelaxVMError: nodes cannot be imported; the message lists all of unknown operators.
+        ValueError: one of `constants_as_inputs` is no constant, or no input.
         LimitError: a limit is reached.
 
     Source: ``tvm.relax.frontend.onnx.from_onnx`` of apache-tvm 0.27.
@@ -136,7 +142,7 @@ def from_onnx(
         with headroom("from_onnx"):
             return _import(
                 found, name, folder, shape_dict, dtype_dict, opset, keep_params_in_input,
-                sanitize_input_names, operators or {},
+                sanitize_input_names, operators or {}, constants_as_inputs,
             )  # fmt: skip
 
     return run_limited(work, limits, "from_onnx")
@@ -152,9 +158,12 @@ def _import(
     keep_params_in_input: bool,
     sanitize_input_names: bool,
     operators: Mapping[tuple[str, str], Callable[..., Any]],
+    constants_as_inputs: Collection[str],
 ) -> IRModule:
     assert found.graph is not None
     graph = found.graph
+    if constants_as_inputs:
+        _leave_to_callers(graph, constants_as_inputs, name)
     versions = {("" if v.domain == "ai.onnx" else v.domain): v.version for v in found.opset_import}
     versions.setdefault("", 1)
     if opset is not None:
@@ -216,11 +225,28 @@ def _import(
             raise RelaxVMError(f"{name}: {problem}") from problem.__cause__
         builder.place = None
         builder.emit_func_output(results[0] if len(results) == 1 else Tuple(results))
-    module = builder.get()
+    module = builder.get().with_attr("model", described(found, inputs, results).as_attribute())
     if context.generators:
         module = _with_generators(module, context)
     module.sources = {name: context.places.text()}
     return module
+
+
+def _leave_to_callers(graph: messages.Graph, names: Collection[str], model: str) -> None:
+    """Take the values of constants out of a graph, so that they are inputs.
+
+    Raises:
+        ValueError: a name is not that of a constant which is an input, too.
+    """
+    inputs = {each.name for each in graph.input}
+    constants = {tensor.name for tensor in graph.initializer} & inputs
+    for wrong in set(names) - constants:
+        raise ValueError(
+            f"{model}: constants_as_inputs: expected names of constants that are inputs, too "
+            f"({', '.join(map(readable, sorted(constants))) or 'there are none'}), "
+            f"got {readable(wrong)!r}"
+        )
+    graph.initializer = [tensor for tensor in graph.initializer if tensor.name not in names]
 
 
 def _with_generators(module: IRModule, context: Context) -> IRModule:
