@@ -30,9 +30,9 @@ PROGRAM: Final = VMExecutable(
         FunctionInfo(FuncKind.BYTECODE, "main", 0, 2, 1, 2, ("x",)),
         FunctionInfo(FuncKind.PACKED, "double"),
     ],
-    ["List.Cons", "List.Cons"], [0, 5], [1, 1, 1, 1, 0, 2, 1],
+    ["List.Cons", "List.Cons", ""], [0, 5], [1, 1, 1, 1, 0, 2, 1],
 )  # fmt: skip
-"""Calls ``double`` with its argument.  Its constants may be replaced by values."""
+"""Calls ``double`` with its argument.  Its constants may be replaced by values, and by a tensor."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +137,10 @@ EXAMPLES: Final = {
             *[ValueInfo(f"x{i}", "tensor(float)") for i in range(70)],
         ),
     ),
+    "tensors": Example(
+        lambda: {2: sealed(np.arange(6, dtype=np.int16).reshape(2, 3))}, {"rank": 2},
+        lambda: {2: sealed(np.zeros((1, 1, 1), np.int8))},
+    ),
 }  # fmt: skip
 
 
@@ -148,7 +152,8 @@ def plain() -> bytes:
 def alone(name: str) -> bytes:
     """A program with the example of one section, and with constants only if the section needs
     them."""
-    program = PROGRAM if name == "values" else PROGRAM.but(constants=[])
+    used = {"values": 2, "tensors": 3}.get(name, 0)
+    program = PROGRAM.but(constants=PROGRAM.constants[:used])
     return program.to_bytes() + with_sections(name)[len(plain()) :]
 
 
@@ -160,5 +165,6 @@ def with_sections(*names: str, large: bool = False) -> bytes:
         example = EXAMPLES[name]
         contents[name] = ((large and example.large) or example.content)()
     to = Writer()
+    to.put(plain())
     save_sections(to, contents)
-    return plain() + b"".join(to.views())
+    return b"".join(to.views())

@@ -14,8 +14,8 @@ from ...values import Shape
 from ._fields import I64, Reader, Writer
 from ._tensors import dtype_from_stream, dtype_to_stream, on_disk, tensor_nbytes
 
-__all__ = ["LEAST", "PREFIX", "STRING", "TENSOR_MAGIC", "load_constant", "load_tensor",
-           "save_constant", "save_tensor"]  # fmt: skip
+__all__ = ["LEAST", "PREFIX", "STRING", "TENSOR_MAGIC", "check_bool", "load_constant",
+           "load_tensor", "save_constant", "save_tensor"]  # fmt: skip
 
 TENSOR_MAGIC: Final = 0xDD5E40F096B4A13F
 CPU: Final = (1, 0)
@@ -96,7 +96,7 @@ def load_constant(read: Reader) -> Any:
 
 
 def save_tensor(to: Writer, array: NDArray[Any]) -> None:
-    _check_bool(array)
+    check_bool(array)
     to.put(_TENSOR.pack(TENSOR_MAGIC, 0, *CPU, array.ndim, *dtype_to_stream(array.dtype)))
     to.put(struct.pack(f"<{array.ndim + 1}q", *array.shape, array.nbytes))
     to.array(array)
@@ -119,11 +119,11 @@ def load_tensor(read: Reader) -> NDArray[Any]:
     if stored != nbytes:
         raise FormatError(f"{dtype.name}{shape} takes {nbytes} bytes, the file says {stored}")
     array = read.stream.tensor(on_disk(dtype), shape, nbytes)
-    _check_bool(array)
+    check_bool(array)
     return array
 
 
-def _check_bool(array: NDArray[Any]) -> None:
+def check_bool(array: NDArray[Any]) -> None:
     """Check that all bytes are 0 or 1: anything else is undefined behaviour in numpy's C code."""
     if array.dtype.kind == "b" and array.size and int(array.view(np.uint8).max()) > 1:
         raise FormatError("bool tensor: expected bytes 0 and 1, got a larger one")

@@ -28,12 +28,30 @@ TINY: Final = 1 << 10
 
 
 class Writer:
-    """Collects the stream as pieces: bytes, and arrays that are not copied."""
+    """Collects the stream as pieces: bytes, and arrays that are not copied.
 
-    def __init__(self) -> None:
+    Args:
+        base: the position in the file of what comes first.
+    """
+
+    def __init__(self, base: int = 0) -> None:
         self.pieces: list[bytes | NDArray[Any]] = []
         self.put = self.pieces.append
         self.place = ""
+        self._base = base
+        self._counted = 0
+
+    @property
+    def position(self) -> int:
+        """The position in the file of what comes next."""
+        for piece in self.pieces[self._counted :]:
+            self._base += len(piece) if isinstance(piece, bytes) else piece.nbytes
+        self._counted = len(self.pieces)
+        return self._base
+
+    def put_all(self, other: Writer) -> None:
+        """Append what another one has collected."""
+        self.pieces += other.pieces
 
     def string(self, text: str, what: str) -> None:
         data = utf8(text, what)

@@ -46,6 +46,7 @@ from ._constants import LEAST, PREFIX, STRING, load_constant, save_constant
 from ._fields import I64, U64, Reader, Writer
 from ._files import name_of, read_all, replacing, size_on_disk, write_all
 from ._streams import BufferStream, FileStream
+from ._tensor_section import PLACEHOLDER
 from ._tensors import MAX_RANK
 from .sections import SectionPlace, load_sections, save_sections
 
@@ -234,21 +235,27 @@ def _encode(
     debug: bool,
     prim_funcs: bool,
     kernels: Mapping[str, bytes] | None = None,
+    aligned: bool = False,
 ) -> Writer:
     """Return the stream in pieces.  All errors are raised here, before a byte is written."""
     to = Writer()
+    tensors = {i: value for i, value in enumerate(ex.constants) if isinstance(value, np.ndarray)}
+    constants = ex.constants
+    if aligned and tensors:
+        constants = tuple([PLACEHOLDER if i in tensors else c for i, c in enumerate(constants)])
     contents = {
         **ex.sections,
         "debug": ex.debug if debug else None,
         "kernels": kernels or None,
         "prim_funcs": (ex.prim_funcs or None) if prim_funcs else None,
         "values": {i: value for i, value in enumerate(ex.constants) if is_adt(value)} or None,
+        "tensors": (aligned and tensors) or None,
     }
     try:
         _save_header(to)
         _save_functions(to, ex.functions)
         _save_scopes(to, ex.memory_scopes, len(ex.constants))
-        _save_constants(to, ex.constants)
+        _save_constants(to, constants)
         _save_words(to, ex.instr_offset)
         _save_words(to, ex.instr_data)
         to.place = "sections"
@@ -279,6 +286,7 @@ def decode(
         words = _load_words(read, "instruction words")
         contents, places = load_sections(read, strict)
         _put_values(read, constants, contents.pop("values", {}))
+        _put_tensors(read, constants, contents.pop("tensors", {}))
         _check_end(read, strict)
     except FormatError as fault:
         raise FormatError(f"{name}: bad executable ({read.place}: {fault})") from None
@@ -305,6 +313,18 @@ def _put_values(read: Reader, constants: list[Any], values: Mapping[int, Any]) -
                 "place in the stream"
             )
         constants[index] = value
+
+
+def _put_tensors(read: Reader, constants: list[Any], tensors: Mapping[int, Any]) -> None:
+    """Put tensors into the pool, where the stream has empty strings."""
+    read.section = "section of tensors"
+    for index, array in tensors.items():
+        if index >= len(constants):
+            raise FormatError(f"constant {index}: there are {len(constants)} constants")
+        if constants[index] != PLACEHOLDER or type(constants[index]) is not str:
+            raise FormatError(f"constant {index}: expected an empty string in its place in the "
+                              f"stream")  # fmt: skip
+        constants[index] = array
 
 
 def _check_end(read: Reader, strict: bool) -> None:
@@ -467,6 +487,7 @@ def save(
     debug: bool = True,
     prim_funcs: bool = True,
     kernels: Mapping[str, bytes] | None = None,
+    aligned: bool = False,
 ) -> None:
     """Write the stream of an executable.
 
@@ -479,13 +500,15 @@ def save(
         debug: whether debug information, if there is any, follows the stream.
         prim_funcs: whether the PrimFuncs of its kernels, if there are any, do.
         kernels: the content of a kernel section, by name.
+        aligned: whether tensors are in a section of their own, aligned, for a file that is
+            memory-mapped; TVM does not read them.
 
     Raises:
         FormatError: something has no binary form; nothing has been written.
         OSError: the file cannot be written; an old file at the path is unchanged.
         TypeError: `target` is neither a path nor a file.
     """
-    encoded = _encode(ex, debug, prim_funcs, kernels)
+    encoded = _encode(ex, debug, prim_funcs, kernels, aligned)
     if isinstance(target, (str, os.PathLike)):
         with replacing(target) as file:
             write_all(file, _runs(encoded))

@@ -33,6 +33,7 @@ from ._mode_section import load_mode, save_mode
 from ._model_section import load_model, save_model
 from ._names_section import load_names, save_names
 from ._prim_func_section import load_prim_funcs, save_prim_funcs
+from ._tensor_section import load_tensors, save_tensors
 from ._value_section import load_values, save_values
 
 __all__ = ["SECTIONS", "Section", "SectionPlace", "load_sections", "save_sections"]
@@ -126,6 +127,11 @@ SECTIONS: Final = {
             "what the model says of itself: author, description, metadata, types of its interface",
             save_model, load_model, None, ("data_parts", "name_bytes", "shape_dims"),
         ),
+        Section(
+            "tensors", "section of tensors", b"rvmtensr", 1,
+            "constant tensors at multiples of 64 bytes, for files that are memory-mapped",
+            save_tensors, load_tensors, None, ("rank",), required=True, checksum=False,
+        ),
     )
 }  # fmt: skip
 """The sections by name, in the order in which they are written."""
@@ -168,14 +174,15 @@ def save_sections(to: Writer, contents: Mapping[str, Any]) -> None:
 
 
 def _save(to: Writer, section: Section, content: Any) -> None:
-    inner = Writer()
+    digest_size = _DIGEST_SIZE if section.checksum else 0
+    inner = Writer(to.position + _FRAME.size + digest_size)
     section.save(inner, content)
     pieces = [*inner.views()]
     size = sum(map(len, pieces))
     to.put(_FRAME.pack(section.magic, section.version, section.flags, size))
     if section.checksum:
         to.put(_digest(*pieces))
-    to.pieces += inner.pieces
+    to.put_all(inner)
 
 
 def _digest(*pieces: bytes | memoryview) -> bytes:
