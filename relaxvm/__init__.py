@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from . import adt, analysis, errors, ir, isa, op, registry, script, te, tir, transform, values
     from ._core import Adt, Closure, Ref, Storage
     from .compiler import vm_build
-    from .compiler.build import build, compile  # noqa: A004  (TVM's name)
+    from .compiler.build import build
     from .compiler.decompile import decompile
     from .contrib.tvm.drop_in import from_tvm
     from .core._host import get_num_threads, set_num_threads
@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from .verify import Report, verify
     from .versions import get_include, show_versions
     from .vm import VirtualMachine, VMInstrumentReturnKind
+    from .vm.program_cache import compile  # noqa: A004  (TVM's name)
 
 __version__ = "0.1.0"
 
@@ -260,7 +261,7 @@ _HOME: Final = {
     "call_pure_packed": "op.base",
     "call_tir": "op.base",
     "call_tir_inplace": "op.base",
-    "compile": "compiler.build",
+    "compile": "vm.program_cache",
     "const": "ir",
     "convert_to_expr": "ir",
     "cpu": "values",

@@ -15,7 +15,9 @@ __all__ = ["HOOKS", "hook"]
 HOOKS: Final = {
     "prim_funcs": "compiler.saved_prim_funcs.make_kernels",
     "check_prim_funcs": "compiler.saved_prim_funcs.check_all",
+    "compile": "compiler.build.compile",
     "compile_file": "compiler.build.compile_file",
+    "compiles_as_shipped": "compiler.build.compiles_as_shipped",
     "prim_func_library": "compiler.saved_prim_funcs.library_of",
 }
 """Name -> the function of the compiler, below relaxvm."""

@@ -104,7 +104,7 @@ def _model(*inputs: ValueInfo) -> ModelInfo:
         producer="trainer", version=-7, description="a model\nof two lines",
         metadata=(("", "x"), ("labels", "{0: 'cat'}")), inputs=(image, *inputs),
         outputs=(ValueInfo("", "seq(tensor(int64))"),),
-        constants=(ValueInfo("scale", "tensor(float)", ()),),
+        constants=(ValueInfo("scale", "tensor(float)", ()),), files=("weights.bin",),
     )  # fmt: skip
 
 

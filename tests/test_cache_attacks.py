@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from relaxvm import disk_cache
 from relaxvm.errors import CompilerError
 from relaxvm.native import toolchain
 
@@ -131,7 +132,7 @@ def test_what_is_planted_is_replaced(name: str, foreign: Path, cache: Path) -> N
     assert answer() == 42
     PLANTED[name](foreign, entry_of(cache))
     assert answer() == 42
-    assert toolchain._is_sound(entry_of(cache) / "answer.so")
+    assert disk_cache.is_sound(entry_of(cache) / "answer.so")
     assert [path.name for path in cache.iterdir()] == [entry_of(cache).name]
     assert {path: path.read_bytes() for path in foreign.iterdir()} == before
 
@@ -231,7 +232,7 @@ def worker(count: int) -> list[str]:
 
 def check_entries(cache: Path) -> None:
     for path in cache.iterdir():
-        assert path.name.startswith(".new-") or toolchain._is_sound(path / "answer.so")
+        assert path.name.startswith(".new-") or disk_cache.is_sound(path / "answer.so")
 
 
 def test_many_processes_of_which_some_are_killed(copier: Path, cache: Path) -> None:

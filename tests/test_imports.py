@@ -16,6 +16,7 @@ PACKAGE = Path(__file__).parent.parent / "relaxvm"
 
 BASE = (
     "aliases errors hooks nested",
+    "disk_cache",
     "dtypes elementwise isa limits registry support values",
     "messages field_types",
     "adt",

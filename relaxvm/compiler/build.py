@@ -13,15 +13,16 @@ from .. import transform
 from ..analysis import well_formed
 from ..executable import VMExecutable
 from ..executable.exec_builder import ExecBuilder
-from ..executable.model_info import ModelInfo
 from ..executable.linked_kernels import LinkedKernels, function_of
+from ..executable.model_info import ModelInfo
 from ..ir import Function, GlobalVar, IRModule
 from ..ir.nesting import headroom
 from ..isa import FuncKind
 from ..limits import Limits
 from ..tir import PrimFunc
 from ..transform import Pass
-from ..transform.pipelines import get_pipeline
+from ..transform.pass_infra import PassContext
+from ..transform.pipelines import get_pipeline, registered_pipelines
 from ..transform.run_codegen import EXTERNAL_MODS
 from ..values import Shape
 from ..vm.limited import run_limited
@@ -33,12 +34,14 @@ __all__ = [
     "build",
     "compile",
     "compile_file",
+    "compiles_as_shipped",
     "filter_tir",
     "vmcodegen",
     "vmlink",
 ]
 
 EXEC_MODES: Final = ("bytecode", "compiled")
+_PACKAGE: Final = __name__.partition(".")[0] + "."
 _TARGETS: Final = ("llvm", "c", "cpu")
 
 
@@ -53,26 +56,8 @@ def compile(  # noqa: A001  (TVM's name)
     entry: str | None = None,
     **options: Any,
 ) -> VMExecutable:
-    """Compile a program of any kind: all that `build` takes, and files of other frontends.
-
-    Args:
-        program: an IRModule or a function; the path of an ONNX model, of a program of torch.export
-            (.pt2), of a Python script, which is run, of a module in JSON, or of a Relay text; the
-            bytes of one, but of no script; an ``onnx.ModelProto``; or a
-            ``torch.export.ExportedProgram``.
-        target, params, relax_pipeline, exec_mode, limits: as in `build`.
-        entry: of a script, the name of the IRModule; None for ``Module``, or the only one.
-        options: for an ONNX model, arguments of `relaxvm.frontend.onnx.from_onnx`, such as
-            ``shape_dict``, ``opset`` and ``operators``; for a program of torch.export those of
-            `relaxvm.frontend.torch.from_exported_program`.
-
-    Raises:
-        OSError: a file cannot be read.
-        FormatError: a file is malformed, or running a script raised an exception.
-        RelaxVMError: a model has operators that are not supported; the message lists all of them.
-        IllFormedError, TypeError, ValueError, OverflowError, NestingError, LimitError: as in
-            `build`.
-    """
+    """Compile a program of any kind, as `relaxvm.compile` does for what is not on disk: see
+    `relaxvm.vm.program_cache`."""
 
     def work() -> VMExecutable:
         mod, values = read_program(
@@ -138,6 +123,16 @@ def compile_file(path: str | os.PathLike[str], limits: Limits | None = None) -> 
         return _checked(mod, None, None, "default", "bytecode", limits)
 
     return run_limited(work, limits, "compile")
+
+
+def compiles_as_shipped() -> bool:
+    """Whether only passes, pipelines and operators of relaxvm take part in a compilation, with
+    their usual settings."""
+    from ..frontend.onnx.registry import OPERATORS
+
+    makers = [each.convert for versions in OPERATORS.values() for each in versions]
+    own = (getattr(made, "__module__", "") for made in (*registered_pipelines(), *makers))
+    return not PassContext.is_active() and all(name.startswith(_PACKAGE) for name in own)
 
 
 def _checked(

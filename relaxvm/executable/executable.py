@@ -440,6 +440,7 @@ class VMExecutable:
         debug: bool = True,
         native: bool = True,
         for_tvm: bool | Iterable[str] = False,
+        aligned: bool = False,
     ) -> None:
         """Write the executable together with its kernels to one file.
 
@@ -459,6 +460,8 @@ class VMExecutable:
             native: whether machine code is written; a shared library needs it.
             for_tvm: whether to refuse a program that TVM cannot run; or names of functions that its
                 process will register.  Programs for TVM are built with ``relax_pipeline="tvm"``.
+            aligned: whether tensors are stored at multiples of 64 bytes, so that
+                ``load(path, mmap=True)`` uses them where they are.  TVM does not read such a file.
 
         Raises:
             FormatError: a constant or name has no binary form; nothing has been written.
@@ -472,7 +475,8 @@ class VMExecutable:
         """
         from ..native.export import export_library
 
-        export_library(self, path, debug=debug, native=native, for_tvm=for_tvm)
+        export_library(self, path, debug=debug, native=native, for_tvm=for_tvm,
+                       aligned=aligned)  # fmt: skip
 
     @property
     def mod(self) -> ExecutableModule:

@@ -43,6 +43,7 @@ class ModelInfo:
         metadata: keys and values, of any kind.
         inputs, outputs: of the function ``main``, in order.
         constants: those that the model declares as inputs, too, with these values as defaults.
+        files: names of the files beside the model that have elements of its tensors.
     """
 
     producer: str = ""
@@ -56,6 +57,7 @@ class ModelInfo:
     inputs: tuple[ValueInfo, ...] = ()
     outputs: tuple[ValueInfo, ...] = ()
     constants: tuple[ValueInfo, ...] = ()
+    files: tuple[str, ...] = ()
 
     @property
     def texts(self) -> Iterator[tuple[str, str]]:
@@ -65,6 +67,7 @@ class ModelInfo:
     def as_attribute(self) -> dict[str, Any]:
         """The same as values that an attribute of a module can have."""
         found: dict[str, Any] = {**dict(self.texts), "version": self.version}
+        found["files"] = list(self.files)
         found["metadata"] = [list(pair) for pair in self.metadata]
         for kind in ("inputs", "outputs", "constants"):
             found[kind] = [
@@ -83,6 +86,7 @@ class ModelInfo:
             info = cls(
                 **{name: _text(value[name]) for name in _TEXTS},
                 version=_number(value["version"]),
+                files=tuple(map(_text, value["files"])),
                 metadata=tuple([(_text(k), _text(v)) for k, v in value["metadata"]]),
                 **{kind: _values(value[kind]) for kind in ("inputs", "outputs", "constants")},
             )

@@ -37,6 +37,7 @@ def export_library(
     debug: bool = True,
     native: bool = True,
     for_tvm: bool | Iterable[str] = False,
+    aligned: bool = False,
 ) -> None:
     """See `VMExecutable.export_library`."""
     # Imported here and below, since most programs do not use TVM's libraries.
@@ -49,17 +50,19 @@ def export_library(
     is_linked = native and is_shared_library(path) and of_tvm is None
     parts = parts_of(kernels, native=native and not is_linked)
     if for_tvm is not False:
+        if aligned:
+            raise ValueError("export_library: for_tvm: TVM does not read aligned tensors")
         if of_tvm is not None:
             raise ValueError(f"export_library: for_tvm: the kernels are machine code that TVM has "
                              f"compiled, which is not linked again; it is in {of_tvm.source}")
         _check_for_tvm(executable, parts, for_tvm, path, is_linked)
     if not is_linked:
-        binary.save(executable, path, debug=debug, kernels=parts)
+        binary.save(executable, path, debug=debug, kernels=parts, aligned=aligned)
         return
     state = _library_state(parts)
     with replacing(path) as file:
         write_library(
-            lambda to: binary.save(executable, to, debug=debug, kernels=parts),
+            lambda to: binary.save(executable, to, debug=debug, kernels=parts, aligned=aligned),
             state,
             file,
         )

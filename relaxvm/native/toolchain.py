@@ -36,7 +36,6 @@ import secrets
 import shlex
 import shutil
 import signal
-import stat
 import subprocess
 import sys
 import tempfile
@@ -49,6 +48,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from ..core.checkpoints import memory_left, time_left
+from ..disk_cache import cache_path, check_private, is_own, is_sound, publish, remove, sweep
 from ..errors import CompilerError, LimitError, NoCompilerError, RelaxVMWarning
 from ..versions import get_include
 from .functions import NativeFunction, load_function
@@ -102,8 +102,7 @@ _MAX_LINES: Final = 20
 _FEW: Final = 2
 _MANY: Final = 32
 """The minimal and maximal number of pieces that are compiled together."""
-_STALE: Final = 24 * 3600.0
-"""The age in seconds from which the temporary directories of killed processes are removed."""
+
 
 
 def compiler() -> str | None:
@@ -312,7 +311,7 @@ def _compiled(
     with _working_in(cache, name):
         entry = cache / _key(command, options, objects, source, name)
         made = entry / f"{name}{suffix}"
-        if not _is_sound(made):
+        if not is_sound(made):
             _make_entry(entry, made, [*command, *options], objects, source, timeout)
     return made
 
@@ -451,14 +450,14 @@ def cache_dir() -> Path:
     Raises:
         CompilerError: others can write to the directory, or replace it.
     """
-    path = _cache_path()
+    path = cache_path()
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not os.access(path, os.W_OK | os.X_OK):
             raise PermissionError(13, "not writable")
     except OSError as error:
         return _private_dir(f"cannot use the cache directory {path}: {error.strerror}")
-    _check_private(path)
+    check_private(path)
     return path
 
 
@@ -473,47 +472,6 @@ def _working_in(cache: Path, name: str) -> Iterator[None]:
             f"cannot compile {name} in the cache directory {cache}: {error.strerror}{file}; fix "
             f"this, or set RELAXVM_CACHE_DIR to another directory"
         ) from error
-
-
-def _cache_path() -> Path:
-    chosen = os.environ.get("RELAXVM_CACHE_DIR")
-    if chosen:
-        return Path(chosen).absolute()
-    # XDG: relative paths are ignored.
-    base = Path(os.environ.get("XDG_CACHE_HOME") or "")
-    try:
-        return (base if base.is_absolute() else Path.home() / ".cache") / "relaxvm"
-    except RuntimeError:  # the home directory is unknown
-        return Path(os.devnull) / "relaxvm"
-
-
-def _check_private(path: Path) -> None:
-    """Check that others cannot write libraries for us to run to the directory."""
-    if sys.platform == "win32":
-        return  # permissions are inherited from the user's profile
-    status = path.stat()
-    if status.st_uid != os.geteuid():
-        raise CompilerError(f"cache directory {path}: belongs to user {status.st_uid}, not to "
-                            f"{os.geteuid()}; set RELAXVM_CACHE_DIR to a directory of your own")
-    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise CompilerError(f"cache directory {path}: others can write to it "
-                            f"(mode {stat.S_IMODE(status.st_mode):04o}); chmod 700 it")
-    for parent in (*path.parents, *path.resolve().parents):  # links and their targets
-        status = parent.stat()
-        if status.st_uid not in (0, _UNMAPPED, os.geteuid()):
-            raise CompilerError(f"cache directory {path}: user {status.st_uid} can put another one "
-                                f"in its place, because {parent} belongs to that user; set "
-                                "RELAXVM_CACHE_DIR to a directory elsewhere")  # fmt: skip
-        mode = status.st_mode
-        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-            raise CompilerError(f"cache directory {path}: others can put another one in its place, "
-                                f"because they can write to {parent} (mode "
-                                f"{stat.S_IMODE(mode):04o}); set RELAXVM_CACHE_DIR to a directory "
-                                "elsewhere")  # fmt: skip
-
-
-_UNMAPPED: Final = 65534
-"""In a container, the owner of directories that belong to users outside, such as root."""
 
 
 @functools.cache
@@ -574,45 +532,20 @@ def _this_cpu() -> str:
     return "\n".join(sorted({line for line in text.splitlines() if line.startswith(kinds)}))
 
 
-def _is_sound(library: Path) -> bool:
-    """Return whether an entry exists, is our own and complete: loading a truncated library can
-    crash the process."""
-    note = library.parent / "sha256"
-    try:
-        if not (_is_own(library.parent, stat.S_ISDIR) and _is_own(note) and _is_own(library)):
-            return False
-        expected = note.read_text(encoding="ascii")
-        return hashlib.sha256(library.read_bytes()).hexdigest() == expected
-    except (OSError, UnicodeDecodeError):
-        return False
-
-
-def _is_own(path: Path, is_kind: Callable[[int], bool] = stat.S_ISREG) -> bool:
-    """Return whether a file or directory is what we have written: not a link, a pipe or somebody
-    else's.  Other users cannot write to the directory of an entry."""
-    status = path.lstat()
-    if not is_kind(status.st_mode):
-        return False
-    if sys.platform == "win32":
-        return True  # see _check_private
-    shared = stat.S_IWGRP | stat.S_IWOTH if is_kind is stat.S_ISDIR else 0
-    return status.st_uid == os.geteuid() and not status.st_mode & shared
-
-
 def _recorded_libraries(notes: Mapping[str, Path]) -> dict[str, Path]:
     """Return the libraries of the pieces that are in sound libraries."""
     found: dict[str, Path] = {}
     sound: dict[str, Path | None] = {}
     for piece, note in notes.items():
         try:
-            if not _is_own(note):
+            if not is_own(note):
                 continue
             text = note.read_text(encoding="ascii")
         except (OSError, UnicodeDecodeError):
             continue
         if text not in sound:
             library = note.parents[1].joinpath(*text.split("/"))
-            sound[text] = library if _NOTE.fullmatch(text) and _is_sound(library) else None
+            sound[text] = library if _NOTE.fullmatch(text) and is_sound(library) else None
         known = sound[text]
         if known is not None:
             found[piece] = known
@@ -632,7 +565,7 @@ def _record_library(note: Path, library: Path) -> None:
         new.write_text(f"{library.parent.name}/{library.name}", encoding="ascii")
         new.replace(note)
     except IsADirectoryError:
-        _remove(note)  # the piece will be compiled again
+        remove(note)  # the piece will be compiled again
     finally:
         new.unlink(missing_ok=True)
 
@@ -648,7 +581,7 @@ def _make_entry(
     """Compile into a temporary directory, and rename it to the entry."""
     work = Path(tempfile.mkdtemp(prefix=".new-", dir=entry.parent))
     try:
-        _sweep(entry.parent, work)
+        sweep(entry.parent, work)
         text = work / f"{library.stem}.c"
         text.write_text(source, encoding="utf-8", errors="surrogatepass")
         done, output = _run(
@@ -659,53 +592,6 @@ def _make_entry(
         )  # fmt: skip
         if done != 0:
             raise CompilerError(_failure(f"cannot compile {text.name}", done, output), output)
-        digest = hashlib.sha256((work / library.name).read_bytes()).hexdigest()
-        (work / "sha256").write_text(digest, encoding="ascii")
-        _publish(work, entry, library)
+        publish(work, library)
     finally:
-        _remove(work)
-
-
-def _publish(work: Path, entry: Path, library: Path) -> None:
-    """Rename a complete directory to the entry.  If another process was first, its entry stays."""
-    for _ in range(10):
-        try:
-            work.rename(entry)
-            return
-        except OSError:
-            if _is_sound(library):
-                return
-        # An unsound entry has this name.  Another process may be removing it too.
-        aside = entry.with_name(f".old-{secrets.token_hex(8)}")
-        with contextlib.suppress(FileNotFoundError):
-            entry.rename(aside)
-            _remove(aside)
-    raise CompilerError(f"cannot write the cache entry {entry}")
-
-
-def _remove(path: Path) -> None:
-    """Remove a directory, or a file in its place.  If it cannot be removed now, it is left to a
-    later sweep."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
-
-
-def _sweep(cache: Path, new: Path) -> None:
-    """Remove the temporary directories of killed processes, once.
-
-    Their age is measured by the file system's clock, which may be another machine's: `new` is a
-    directory that was just made.
-    """
-    if cache in _swept:
-        return
-    _swept.add(cache)
-    oldest = new.lstat().st_mtime - _STALE
-    for path in cache.glob(".[no][el][wd]-*"):
-        with contextlib.suppress(FileNotFoundError):  # another process sweeps too
-            if path.lstat().st_mtime < oldest:
-                _remove(path)
-
-
-_swept: Final[set[Path]] = set()
+        remove(work)

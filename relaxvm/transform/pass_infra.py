@@ -79,6 +79,11 @@ class PassContext:
         """Return the innermost context, or a default one if there is none."""
         return _CURRENT.get() or PassContext()
 
+    @staticmethod
+    def is_active() -> bool:
+        """Whether there is an innermost context."""
+        return _CURRENT.get() is not None
+
     def __enter__(self) -> PassContext:
         token = _CURRENT.set(self)
         try:

@@ -84,6 +84,11 @@ def register_pipeline(name: str) -> Callable[[Callable[..., Pass]], Callable[...
     return decorate
 
 
+def registered_pipelines() -> list[Callable[..., Pass]]:
+    """The functions that return the pipelines."""
+    return list(_PIPELINES.values())
+
+
 def get_pipeline(name: str = "zero", **options: Any) -> Pass:
     """Return a pipeline as one pass.
 

@@ -22,7 +22,6 @@ from ..dtypes import dtype_name
 from ..errors import NameClashWarning, did_you_mean
 from ..executable import FunctionInfo, VMExecutable
 from ..executable.file_kinds import HEAD_BYTES, kind_of
-from ..hooks import hook
 from ..isa import FuncKind
 from ..limits import Limits
 from ..messages import describe, readable
@@ -799,13 +798,13 @@ def _executable_of_module(
 def _executable_of_file(path: str | os.PathLike[str], limits: Limits | None) -> VMExecutable:
     """Read an executable, or compile the program in a file."""
     from ..executable.loading import load
+    from .program_cache import compile_file  # here, since most machines run executables
 
     with open(path, "rb") as file:
         kind = kind_of(file.read(HEAD_BYTES), os.fspath(path))
     if kind is None or not kind.is_program:
         return load(path, limits=limits)
-    compiled: VMExecutable = hook("compile_file")(path, limits)
-    return compiled
+    return compile_file(path, limits)
 
 
 def _is_of_tvm(value: Any) -> bool:

@@ -25,6 +25,9 @@ def save_model(to: Writer, model: ModelInfo) -> None:
     for key, value in model.metadata:
         to.string(key, "key of metadata")
         to.string(value, "metadata")
+    to.put(U64.pack(len(model.files)))
+    for file in model.files:
+        to.string(file, "name of a file")
     for values in (model.inputs, model.outputs, model.constants):
         to.put(U64.pack(len(values)))
         for each in values:
@@ -36,10 +39,11 @@ def load_model(read: Reader) -> ModelInfo:
     (version,) = read.unpack(I64)
     count = read.count(_LEAST_PAIR, "data_parts")
     metadata = tuple([(_text(read), _text(read)) for _ in range(count)])
+    files = tuple([_text(read) for _ in range(read.count(U64.size, "data_parts"))])
     inputs, outputs, constants = [tuple(_values(read, what)) for what in _KINDS]
     return ModelInfo(
         **texts, version=version, metadata=metadata, inputs=inputs, outputs=outputs,
-        constants=constants,
+        constants=constants, files=files,
     )  # fmt: skip
 
 

@@ -23,7 +23,10 @@ _SPELLED: Final = {
 
 
 def described(
-    model: messages.Model, inputs: Iterable[messages.Value], results: Sequence[Expr]
+    model: messages.Model,
+    inputs: Iterable[messages.Value],
+    results: Sequence[Expr],
+    files: Iterable[str],
 ) -> ModelInfo:
     """The record of a model.
 
@@ -31,6 +34,7 @@ def described(
         model: what the file says.
         inputs: those of the graph that are no constants.
         results: the outputs in the program: their types complete what the model leaves open.
+        files: names of the files beside the model that were read.
     """
     graph = model.graph
     assert graph is not None
@@ -48,6 +52,7 @@ def described(
         metadata=tuple({pair.key: pair.value for pair in model.metadata_props}.items()),
         inputs=tuple(map(_value, given)), outputs=tuple(outputs),
         constants=tuple([_value(each) for each in constants if each.name not in names]),
+        files=tuple(sorted(files)),
     )  # fmt: skip
 
 

@@ -225,7 +225,8 @@ def _import(
             raise RelaxVMError(f"{name}: {problem}") from problem.__cause__
         builder.place = None
         builder.emit_func_output(results[0] if len(results) == 1 else Tuple(results))
-    module = builder.get().with_attr("model", described(found, inputs, results).as_attribute())
+    about = described(found, inputs, results, context.external.files)
+    module = builder.get().with_attr("model", about.as_attribute())
     if context.generators:
         module = _with_generators(module, context)
     module.sources = {name: context.places.text()}

@@ -88,6 +88,11 @@ class ExternalData:
         self.folder = folder
         self._open: dict[str, memoryview] = {}
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The names of the files that were read."""
+        return tuple(self._open)
+
     def read(self, tensor: Tensor, subject: str) -> memoryview:
         """The bytes of a tensor.
 
