@@ -1,0 +1,189 @@
+"""The programs of a model: one, and others for calls that it does not take.
+
+onnxruntime looks at the ranks and the fixed dimensions of inputs alone.  relaxvm's program for a
+model also has each symbolic dimension once, which makes it faster, and constants where the model
+has defaults of inputs.  A call that gives one symbolic dimension two values, or replaces a default,
+is rare; the first one compiles a program of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from ...errors import FormatError, RelaxVMError
+from ...executable import VMExecutable
+from ...executable.model_info import ModelInfo, ValueInfo
+from ...vm import VirtualMachine
+from ...vm.program_cache import compile as compile_program
+from .errors import (
+    Fail,
+    InvalidArgument,
+    InvalidGraph,
+    InvalidProtobuf,
+    NoSuchFile,
+    status,
+)
+from .errors import NotImplemented as NotSupported
+
+__all__ = ["Programs", "Variant"]
+
+_ORT_FORMAT: Final = b"ORTM"
+_EXECUTABLES: Final = (bytes.fromhex("1e1514422fde25d2"), bytes.fromhex("1d1514422fde25d2"))
+
+
+class Variant(NamedTuple):
+    """What a call needs that most calls do not.
+
+    Attributes:
+        constants: the names of the defaults that it replaces.
+        shapes: inputs whose shapes are not those of the model, with a number of dimensions that
+            mean nothing; None for all inputs, each with its own dimensions.
+        is_loose: whether symbolic dimensions of the same name may differ.
+    """
+
+    constants: frozenset[str] = frozenset()
+    ranks: tuple[tuple[str, int], ...] = ()
+    is_loose: bool = False
+
+
+class Programs:
+    """The programs of a model, by `Variant`.
+
+    Args:
+        model: a path or bytes.
+        dimensions: numbers of symbolic dimensions by name.
+
+    Attributes:
+        info: what the model says of itself.
+
+    Raises:
+        NoSuchFile, InvalidProtobuf, InvalidArgument, InvalidGraph, NotImplemented, Fail: the model
+            cannot be read or compiled.
+    """
+
+    def __init__(self, model: str | bytes, dimensions: Mapping[str, int]) -> None:
+        self._model = model
+        self._lock = threading.Lock()
+        self._machines: dict[Variant, VirtualMachine] = {}
+        self._overrides: dict[str, list[int | str]] = {}
+        executable = self._compiled({})
+        info = executable.model
+        if info is None:
+            raise status(InvalidGraph, f"{self._subject}the file does not describe its model")
+        self.info = info
+        if dimensions:
+            self._overrides = _with_numbers(info, dimensions)
+            if self._overrides:
+                executable = self._compiled({"shape_dict": self._overrides})
+                self.info = info = _info_with(info, self._overrides)
+        self._machines[Variant()] = VirtualMachine(executable)
+
+    @property
+    def _subject(self) -> str:
+        return f"Load model from {self._model} failed:" if isinstance(self._model, str) else ""
+
+    def machine(self, variant: Variant) -> VirtualMachine:
+        """The machine for a variant."""
+        found = self._machines.get(variant)
+        if found is None:
+            with self._lock:
+                found = self._machines.get(variant)
+                if found is None:
+                    found = VirtualMachine(self._compiled(self._options(variant)))
+                    self._machines[variant] = found
+        return found
+
+    def _options(self, variant: Variant) -> dict[str, Any]:
+        shapes: dict[str, list[int | str]] = dict(self._overrides)
+        ranks = dict(variant.ranks)
+        for value in (*self.info.inputs, *self.info.constants):
+            if value.name in ranks:
+                shapes[value.name] = _free(value.name, [None] * ranks[value.name])
+            elif variant.is_loose and value.dims and value.type.startswith("tensor("):
+                shapes[value.name] = _free(value.name, value.dims)
+        options: dict[str, Any] = {}
+        if shapes:
+            options["shape_dict"] = shapes
+        if variant.constants:
+            options["constants_as_inputs"] = sorted(variant.constants)
+        return options
+
+    def _compiled(self, options: Mapping[str, Any]) -> VMExecutable:
+        subject = self._subject
+        model = self._model
+        try:
+            head = _head(model)
+            if head.startswith(_EXECUTABLES):
+                if options:
+                    raise status(NotSupported, f"{subject}{', '.join(options)}: this file is "
+                                 "compiled already")  # fmt: skip
+                from ...executable.loading import load
+
+                return load(model)
+            if head[4:8] == _ORT_FORMAT:
+                raise status(NotSupported, f"{subject}models in the ORT format are not supported; "
+                             "the ONNX model that it was made of is")  # fmt: skip
+            if not head:
+                raise status(InvalidArgument, f"{subject}No graph was found in the protobuf.")
+            return compile_program(model, **options)
+        except FileNotFoundError:
+            raise status(
+                NoSuchFile, f"{subject}Load model {model!s} failed. File doesn't exist"
+            ) from None
+        except IsADirectoryError:
+            raise status(InvalidProtobuf, f"{subject}Protobuf parsing failed.") from None
+        except OSError as error:
+            raise status(Fail, f"{subject}system error: {error.strerror or error}") from error
+        except (FormatError, ValueError) as error:
+            if "expected an ONNX model" in str(error) or isinstance(error, ValueError):
+                text = (
+                    "Protobuf parsing failed." if subject
+                    else "Failed to load model because protobuf parsing failed."
+                )  # fmt: skip
+                raise status(InvalidProtobuf, subject + text) from error
+            raise status(InvalidGraph, f"{subject}{error}") from error
+        except RelaxVMError as error:
+            kind = NotSupported if "not supported" in str(error) else InvalidGraph
+            raise status(kind, f"{subject}{error}") from error
+
+
+def _head(model: str | bytes) -> bytes:
+    if isinstance(model, bytes):
+        return model[:8]
+    with open(model, "rb") as file:
+        os.fstat(file.fileno())
+        return file.read(8)
+
+
+def _free(name: str, dims: Any) -> list[int | str]:
+    """The dimensions of an input, of which those that are no numbers mean nothing else."""
+    return [dim if isinstance(dim, int) else f"{name}.{i}" for i, dim in enumerate(dims)]
+
+
+def _with_numbers(info: ModelInfo, dimensions: Mapping[str, int]) -> dict[str, list[int | str]]:
+    """The shapes of the inputs that have some of the symbolic dimensions, with these numbers."""
+    return {
+        value.name: [
+            dimensions.get(dim, dim) if isinstance(dim, str) else f"{value.name}.{i}"
+            if dim is None else dim
+            for i, dim in enumerate(value.dims)
+        ]
+        for value in info.inputs
+        if value.dims and any(dim in dimensions for dim in value.dims if isinstance(dim, str))
+    }  # fmt: skip
+
+
+def _info_with(info: ModelInfo, shapes: Mapping[str, list[int | str]]) -> ModelInfo:
+    import dataclasses
+
+    def changed(value: ValueInfo) -> ValueInfo:
+        found = shapes.get(value.name)
+        if found is None or value.dims is None:
+            return value
+        dims = [None if old is None else new for old, new in zip(value.dims, found, strict=True)]
+        return dataclasses.replace(value, dims=tuple(dims))
+
+    return dataclasses.replace(info, inputs=tuple(map(changed, info.inputs)))

@@ -1,0 +1,542 @@
+"""InferenceSession: a model that runs.
+
+Source: ``InferenceSession`` and ``IOBinding`` of onnxruntime 1.32.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...core._host import get_num_threads, set_num_threads
+from ...errors import CancelledError
+from ...executable.model_info import ValueInfo
+from .described import ModelMetadata, NodeArg
+from .element_types import type_of_dtype
+from .environment import CPU, get_available_providers
+from .errors import CODES, Fail, InvalidArgument, RuntimeException, status
+from .errors import NotImplemented as NotSupported
+from .feeds import check_missing, converted, symbols_agree, value_for
+from .options import RunOptions, SessionOptions
+from .programs import Programs, Variant
+from .values import OrtValue, check_device, dtype_of_element
+
+__all__ = ["IOBinding", "InferenceSession"]
+
+
+class InferenceSession:
+    """A model that runs on relaxvm.
+
+    Args:
+        path_or_bytes: the path of an ONNX model, or its bytes; or the path of an executable that
+            was compiled from one.
+        sess_options: a `SessionOptions`.
+        providers: names, or pairs of a name and options.  Those other than CPUExecutionProvider are
+            named in a warning, and the CPU is used.
+        provider_options: options by provider.
+        kwargs: accepted, as by onnxruntime.
+
+    A session may be used by several threads at once.
+
+    Raises:
+        TypeError: an argument is of another class.
+        NoSuchFile: there is no such file.
+        InvalidProtobuf, InvalidArgument, InvalidGraph: it is no model, or not a valid one.
+        NotImplemented: the model has operators that are not supported; the message lists them.
+    """
+
+    def __init__(
+        self,
+        path_or_bytes: str | bytes | os.PathLike[str],
+        sess_options: SessionOptions | None = None,
+        providers: Sequence[str | tuple[str, dict[Any, Any]]] | None = None,
+        provider_options: Sequence[dict[Any, Any]] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        model: str | bytes
+        self._model_path: str | None = None
+        self._model_bytes: bytes | None = None
+        if isinstance(path_or_bytes, (str, os.PathLike)):
+            model = self._model_path = os.fspath(path_or_bytes)
+        elif isinstance(path_or_bytes, bytes):
+            model = self._model_bytes = path_or_bytes
+        else:
+            raise TypeError(f"Unable to load from type '{type(path_or_bytes)}'")
+        if sess_options is not None and not isinstance(sess_options, SessionOptions):
+            raise TypeError(
+                f"incompatible constructor arguments: expected SessionOptions, got {sess_options!r}"
+            )
+        options = SessionOptions() if sess_options is None else sess_options
+        if options.optimized_model_filepath:
+            raise status(
+                NotSupported,
+                "SessionOptions.optimized_model_filepath is not supported by relaxvm: there is no "
+                "optimized ONNX model; relaxvm.compile(path).save(file) writes an executable",
+            )
+        _check_providers(providers)
+        self._sess_options = options
+        self._enable_fallback = True
+        self._threads: int = options.intra_op_num_threads
+        self._started = time.perf_counter_ns()
+        self._programs = Programs(model, options._dimensions)
+        info = self._programs.info
+        self._inputs_meta = [NodeArg(each) for each in info.inputs]
+        self._outputs_meta = [NodeArg(each) for each in info.outputs]
+        self._overridable_initializers = [NodeArg(each) for each in info.constants]
+        self._model_meta = ModelMetadata(info)
+        self._required = [each.name for each in info.inputs]
+        self._output_names = [each.name for each in info.outputs]
+        self._known = {each.name: each for each in (*info.inputs, *info.constants)}
+        self._defaults = frozenset(each.name for each in info.constants)
+        self._places = {name: i for i, name in enumerate(self._output_names)}
+        self._profile = self._new_profile() if options.enable_profiling else None
+
+    # What the model says
+
+    def get_inputs(self) -> list[NodeArg]:
+        """The inputs."""
+        return self._inputs_meta
+
+    def get_outputs(self) -> list[NodeArg]:
+        """The outputs."""
+        return self._outputs_meta
+
+    def get_overridable_initializers(self) -> list[NodeArg]:
+        """The constants that are defaults of inputs; a run may give others."""
+        return self._overridable_initializers
+
+    def get_modelmeta(self) -> ModelMetadata:
+        """What the model says of itself."""
+        return self._model_meta
+
+    def get_session_options(self) -> SessionOptions:
+        """The options of the session."""
+        return self._sess_options
+
+    # Providers
+
+    def get_providers(self) -> list[str]:
+        """The providers: that of the CPU."""
+        return [CPU]
+
+    def get_provider_options(self) -> dict[str, dict[str, str]]:
+        """The options of the providers: none."""
+        return {CPU: {}}
+
+    def set_providers(
+        self, providers: Any = None, provider_options: Sequence[dict[Any, Any]] | None = None
+    ) -> None:
+        """Accept the CPU, and warn of other providers."""
+        _check_providers(providers)
+
+    def disable_fallback(self) -> None:
+        """Accepted: there is one provider."""
+        self._enable_fallback = False
+
+    def enable_fallback(self) -> None:
+        """Accepted: there is one provider."""
+        self._enable_fallback = True
+
+    # Runs
+
+    def run(
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, Any],
+        run_options: RunOptions | None = None,
+    ) -> list[Any]:
+        """Run the model.
+
+        Args:
+            output_names: names of outputs, each of which is in the result; all if None or empty.
+            input_feed: name of an input -> an array, a list that becomes an array, or an
+                `OrtValue`; a sequence is a list.
+            run_options: options of this run.
+
+        Returns:
+            For each output an array, a list for a sequence, or None.
+
+        Raises:
+            ValueError: inputs have no value.
+            InvalidArgument: a name is unknown; or a type, rank or dimension is not that of the
+                input.
+            TypeError, RuntimeError: an argument is of a class that onnxruntime does not take.
+            RuntimeException: a node failed.
+            Fail: `run_options.terminate` is set.
+        """
+        check_missing(iter(self._required), list(input_feed.keys()))
+        names = self._wanted(output_names, run_options)
+        results = self._results(input_feed, run_options, names)
+        return [results[self._places[name]] for name in names]
+
+    def run_with_ort_values(
+        self,
+        output_names: Sequence[str] | None,
+        input_dict_ort_values: Mapping[str, OrtValue],
+        run_options: RunOptions | None = None,
+    ) -> list[OrtValue]:
+        """Run the model on values; see `run`."""
+        feed = {name: value._get_c_value() for name, value in input_dict_ort_values.items()}
+        return [OrtValue(result) for result in self.run(output_names, feed, run_options)]
+
+    def run_async(
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, Any],
+        callback: Callable[[list[Any], Any, str], object],
+        user_data: Any,
+        run_options: RunOptions | None = None,
+    ) -> None:
+        """Run the model in a thread, which then calls ``callback(results, user_data, error)``.
+
+        The error is an empty text, or says what went wrong; then there are no results.
+
+        Raises:
+            ValueError: inputs have no value.
+        """
+        check_missing(iter(self._required), list(input_feed.keys()))
+
+        def work() -> None:
+            results: list[Any] = []
+            problem = ""
+            try:
+                results = self.run(output_names, input_feed, run_options)
+            except Exception as error:
+                problem = _without_code(error)
+            callback(results, user_data, problem)
+
+        threading.Thread(target=work, name="relaxvm-run_async", daemon=True).start()
+
+    def io_binding(self) -> IOBinding:
+        """Return a binding of memory to inputs and outputs."""
+        return IOBinding(self)
+
+    def run_with_iobinding(
+        self, iobinding: IOBinding, run_options: RunOptions | None = None
+    ) -> None:
+        """Run the model on bound memory.
+
+        Raises:
+            RuntimeError: the run fails, or results do not fit the bound memory.
+        """
+        try:
+            iobinding._run(run_options)
+        except tuple(CODES) as error:
+            raise RuntimeError(f"Error in execution: {_without_code(error)}") from error
+
+    def _wanted(self, names: Any, run_options: Any) -> list[str]:
+        """Check names of outputs, and options."""
+        if run_options is not None and not isinstance(run_options, RunOptions):
+            raise TypeError(
+                f"run(): incompatible function arguments: expected RunOptions, got {run_options!r}"
+            )
+        if not names:
+            return self._output_names
+        if isinstance(names, (str, bytes)) or not all(isinstance(name, str) for name in names):
+            raise TypeError(
+                f"run(): incompatible function arguments: expected names of outputs, got {names!r}"
+            )
+        return list(names)
+
+    def _results(
+        self, feed: Mapping[str, Any], run_options: RunOptions | None, names: Iterable[str]
+    ) -> list[Any]:
+        """The results of all outputs."""
+        given = {}
+        for name, value in feed.items():
+            expected = self._known.get(name)
+            if expected is None:
+                raise status(InvalidArgument, f"Invalid input name: {name}")
+            given[name] = expected, converted(value, expected)
+        values = {
+            name: (expected, value_for(value, expected))
+            for name, (expected, value) in given.items()
+        }
+        for name in names:
+            if name not in self._places:
+                raise status(InvalidArgument, f"Invalid output name:{name}")
+        variant = Variant(
+            frozenset(self._defaults & values.keys()), _ranks(values), not symbols_agree(values)
+        )
+        machine = self._programs.machine(variant)
+        order = machine.executable.names_of("main").inputs
+        arguments = [values[name][1] for name in order]
+        _use_threads(self._threads)
+        result = self._called(machine, arguments, run_options)
+        results = [result] if len(self._output_names) == 1 else list(result)
+        return [_own(each, arguments) for each in results]
+
+    def _called(self, machine: Any, arguments: list[Any], options: RunOptions | None) -> Any:
+        function = machine["main"]
+        if options is None:
+            try:
+                return function(*arguments)
+            except CancelledError:
+                return self._called(machine, arguments, RunOptions())
+            except Exception as error:
+                raise _failed(error) from error
+        options._begin(machine.cancel)
+        try:
+            while not options.terminate:
+                # Another run of the machine may have been terminated, and this one with it.
+                try:
+                    return function(*arguments)
+                except CancelledError:
+                    continue
+                except Exception as error:
+                    raise _failed(error) from error
+        finally:
+            options._end(machine.cancel)
+        raise status(Fail, "Exiting due to terminate flag being set to true.")
+
+    # Profiling
+
+    def _new_profile(self) -> Any:
+        from ...observe.profiler import profile
+
+        found = profile(self._programs.machine(Variant()))
+        found.__enter__()
+        return found
+
+    def end_profiling(self) -> str:
+        """Write the times of the runs, as a trace for https://ui.perfetto.dev, and return the name
+        of the file; an empty text if the session has no profile."""
+        if self._profile is None:
+            return ""
+        profile, self._profile = self._profile, None
+        profile.__exit__(None, None, None)
+        stamp = time.strftime("%Y-%m-%d_%H-%M-%S")
+        part = time.time_ns() // 1_000_000 % 1000
+        name = f"{self._sess_options.profile_file_prefix}_{stamp}_{part}.json"
+        profile.save_chrome_trace(name)
+        return name
+
+    def get_profiling_start_time_ns(self) -> int:
+        """When the session was made."""
+        return self._started
+
+    # Refused
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name in _REFUSED:
+            raise status(NotSupported, f"InferenceSession.{name} is not supported by relaxvm")
+        raise AttributeError(
+            f"'InferenceSession' object has no attribute {name!r}", name=name, obj=self
+        )
+
+
+_REFUSED: Final = frozenset({
+    "create_ortvalue_from_shape_and_type", "get_input_epdevices", "get_input_memory_infos",
+    "get_output_memory_infos", "get_provider_graph_assignment_info", "get_tuning_results",
+    "release_captured_graph", "run_with_ortvaluevector", "set_ep_dynamic_options",
+    "set_tuning_results",
+})  # fmt: skip
+
+
+class IOBinding:
+    """Memory for the inputs and outputs of a session."""
+
+    def __init__(self, session: InferenceSession) -> None:
+        self._session = session
+        self._inputs: dict[str, Any] = {}
+        self._outputs: dict[str, OrtValue | None] = {}
+
+    def bind_cpu_input(self, name: str, arr_on_cpu: NDArray[Any]) -> None:
+        """Give an input an array.
+
+        Raises:
+            RuntimeError: there is no such input.
+        """
+        if name not in self._session._known:
+            raise RuntimeError(f"Failed to find NodeArg with name: {name} in the def list")
+        self._inputs[name] = arr_on_cpu
+
+    def bind_input(
+        self, name: str, device_type: str, device_id: int, element_type: Any,
+        shape: Sequence[int], buffer_ptr: int,
+    ) -> None:  # fmt: skip
+        """Give an input memory by its address; it must stay valid."""
+        check_device(device_type)
+        self._inputs[name] = _array_at(buffer_ptr, shape, element_type)
+
+    def bind_ortvalue_input(self, name: str, ortvalue: OrtValue) -> None:
+        """Give an input a value."""
+        self._inputs[name] = ortvalue
+
+    def bind_output(
+        self, name: str, device_type: str = "cpu", device_id: int = 0, element_type: Any = None,
+        shape: Sequence[int] | None = None, buffer_ptr: int | None = None,
+    ) -> None:  # fmt: skip
+        """Ask for an output, in new memory, or in memory at an address."""
+        check_device(device_type)
+        if buffer_ptr is None:
+            self._outputs[name] = None
+            return
+        if element_type is None or shape is None:
+            raise ValueError(
+                "`element_type` and `shape` are to be provided if pre-allocated memory is provided"
+            )
+        self._outputs[name] = OrtValue(_array_at(buffer_ptr, shape, element_type))
+
+    def bind_ortvalue_output(self, name: str, ortvalue: OrtValue) -> None:
+        """Ask for an output in the memory of a value."""
+        self._outputs[name] = ortvalue
+
+    def synchronize_inputs(self) -> None:
+        """Accepted: there is nothing to wait for."""
+
+    def synchronize_outputs(self) -> None:
+        """Accepted: there is nothing to wait for."""
+
+    def clear_binding_inputs(self) -> None:
+        """Forget the inputs."""
+        self._inputs.clear()
+
+    def clear_binding_outputs(self) -> None:
+        """Forget the outputs."""
+        self._outputs.clear()
+        self._results = []
+
+    def get_outputs(self) -> list[OrtValue]:
+        """The values of the outputs, in the order in which they were asked for."""
+        return list(self._results)
+
+    def copy_outputs_to_cpu(self) -> list[Any]:
+        """The outputs as arrays."""
+        return [value._ort_payload for value in self._results]
+
+    _results: list[OrtValue] = []  # noqa: RUF012  (replaced, never changed)
+
+    def _run(self, run_options: RunOptions | None) -> None:
+        session = self._session
+        if not self._outputs:
+            raise status(InvalidArgument, "At least one output should be requested.")
+        for name in session._required:
+            if name not in self._inputs:
+                raise status(Fail, f"Missing Input: {name}")
+        names = list(self._outputs)
+        found = session._results(self._inputs, session_options(run_options), names)
+        results = []
+        for name in names:
+            result = found[session._places[name]]
+            bound = self._outputs[name]
+            results.append(OrtValue(result) if bound is None else _filled(name, bound, result))
+        self._results = results
+
+
+def session_options(options: Any) -> RunOptions | None:
+    """Check options of a run."""
+    if options is not None and not isinstance(options, RunOptions):
+        raise TypeError(f"incompatible function arguments: expected RunOptions, got {options!r}")
+    return options
+
+
+def _filled(name: str, bound: OrtValue, result: Any) -> OrtValue:
+    """Copy a result into bound memory."""
+    target = bound._ort_payload
+    if not isinstance(target, np.ndarray) or not isinstance(result, np.ndarray):
+        bound._ort_payload = result
+        return bound
+    if target.dtype != result.dtype:
+        raise status(
+            InvalidArgument,
+            f"Unexpected output data type. Actual: ({type_of_dtype(target.dtype)}) , expected: "
+            f"({type_of_dtype(result.dtype)})",
+        )
+    if target.shape != result.shape:
+        shapes = [f"{{{','.join(map(str, each.shape))}}}" for each in (target, result)]
+        raise status(
+            InvalidArgument,
+            f"The output OrtValue provided for output '{name}' has shape {shapes[0]} but the "
+            f"computed output shape for this run is {shapes[1]}.",
+        )
+    np.copyto(target, result)
+    return bound
+
+
+def _array_at(address: int, shape: Sequence[int], element_type: Any) -> NDArray[Any]:
+    dtype = dtype_of_element(element_type)
+    count = int(np.prod(tuple(shape), dtype=np.int64))
+    memory = (ctypes.c_char * (count * dtype.itemsize)).from_address(address)
+    return np.frombuffer(memory, dtype, count).reshape(tuple(shape))
+
+
+def _check_providers(providers: Any) -> None:
+    """Warn of providers that are not there, as onnxruntime does."""
+    available = get_available_providers()
+    for provider in providers or ():
+        name = provider[0] if isinstance(provider, (tuple, list)) else provider
+        if name not in available:
+            warnings.warn(
+                f"Specified provider '{name}' is not in available provider names."
+                f"Available providers: '{', '.join(available)}'",
+                stacklevel=3,
+            )
+
+
+def _ranks(values: Mapping[str, tuple[ValueInfo, Any]]) -> tuple[tuple[str, int], ...]:
+    """The inputs that the model declares as scalars, and that are not."""
+    return tuple([
+        (name, value.ndim)
+        for name, (expected, value) in values.items()
+        if expected.dims == () and isinstance(value, np.ndarray) and value.ndim
+    ])  # fmt: skip
+
+
+def _own(result: Any, arguments: list[Any]) -> Any:
+    """A result as a caller may keep and change it: not the memory of an argument or a constant."""
+    if isinstance(result, np.ndarray):
+        shared = any(
+            isinstance(each, np.ndarray) and np.may_share_memory(result, each) for each in arguments
+        )
+        return result.copy() if shared or not result.flags.writeable else result
+    if isinstance(result, tuple):
+        return [_own(each, arguments) for each in result]
+    if isinstance(result, (bool, int, float, np.generic)):
+        return np.asarray(result)
+    return result
+
+
+def _failed(error: Exception) -> Exception:
+    """The error of a node that failed."""
+    if isinstance(error, tuple(CODES)):
+        return error
+    notes = "\n".join(getattr(error, "__notes__", ()))
+    text = f"Non-zero status code returned while running the model. Status Message: {error}"
+    return status(RuntimeException, f"{text}\n{notes}" if notes else text)
+
+
+def _without_code(error: Exception) -> str:
+    """The message of an error without the code that it starts with."""
+    text = str(error)
+    if text.startswith("[ONNXRuntimeError]"):
+        return text.split(" : ", 3)[3]
+    return text
+
+
+_threads_lock: Final = threading.Lock()
+_process_threads: list[int] = []
+"""The number of threads that the process had before a session set another one."""
+
+
+def _use_threads(count: int) -> None:
+    """Have kernels run on a number of threads; 0 for that of the process."""
+    current = get_num_threads()
+    if count == 0:
+        if _process_threads:
+            with _threads_lock:
+                if _process_threads:
+                    set_num_threads(_process_threads.pop())
+    elif current != min(count, 256):
+        with _threads_lock:
+            if not _process_threads:
+                _process_threads.append(current)
+            set_num_threads(min(count, 256))
