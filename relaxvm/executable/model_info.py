@@ -38,7 +38,7 @@ class ModelInfo:
 
     Attributes:
         producer, producer_version: of the program that has written it.
-        domain, version, description: of the model.
+        domain, version, description: of the model; the version is None if it has none.
         graph, graph_description: the name of its graph, and what that says.
         metadata: keys and values, of any kind.
         inputs, outputs: of the function ``main``, in order.
@@ -49,7 +49,7 @@ class ModelInfo:
     producer: str = ""
     producer_version: str = ""
     domain: str = ""
-    version: int = 0
+    version: int | None = None
     description: str = ""
     graph: str = ""
     graph_description: str = ""
@@ -83,16 +83,19 @@ class ModelInfo:
         if not isinstance(value, Mapping):
             return None
         try:
-            info = cls(
-                **{name: _text(value[name]) for name in _TEXTS},
-                version=_number(value["version"]),
-                files=tuple(map(_text, value["files"])),
+            texts: dict[str, Any] = {name: _text(value[name]) for name in _TEXTS}
+            version = value["version"]
+            return cls(
+                **texts,
+                version=None if version is None else _number(version),
                 metadata=tuple([(_text(k), _text(v)) for k, v in value["metadata"]]),
-                **{kind: _values(value[kind]) for kind in ("inputs", "outputs", "constants")},
+                inputs=_values(value["inputs"]),
+                outputs=_values(value["outputs"]),
+                constants=_values(value["constants"]),
+                files=tuple(map(_text, value["files"])),
             )
         except (KeyError, TypeError, ValueError):
             return None
-        return info
 
 
 def _values(value: Any) -> tuple[ValueInfo, ...]:

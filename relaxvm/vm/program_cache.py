@@ -275,6 +275,7 @@ def _source_of(program: Any, limits: Limits | None) -> _Source:
         digest = hashlib.sha256(mapped).hexdigest()
         mapped.close()
         return _Source(os.path.basename(path), digest, path, state)
+    kind: FileKind | None
     if hasattr(program, "SerializeToString"):
         data, kind = program.SerializeToString(), KINDS["onnx"]
     elif isinstance(program, (bytes, bytearray, memoryview)):

@@ -10,6 +10,9 @@ __all__ = ["ModelMetadata", "NodeArg"]
 
 _HOME: Final = "onnxruntime.capi.onnxruntime_pybind11_state"
 
+_NO_VERSION: Final = (1 << 63) - 1
+"""The version of a model without one, as onnxruntime says."""
+
 
 class NodeArg:
     """An input or output.
@@ -52,4 +55,4 @@ class ModelMetadata:
         self.graph_description = model.graph_description
         self.graph_name = model.graph
         self.producer_name = model.producer
-        self.version = model.version
+        self.version = _NO_VERSION if model.version is None else model.version

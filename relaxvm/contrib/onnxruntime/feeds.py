@@ -42,13 +42,28 @@ def converted(value: Any, expected: ValueInfo) -> Any:
     if isinstance(value, list):
         if expected.type.startswith(("seq(", "optional(seq(")):
             inner = ValueInfo(expected.name, _inner(expected.type))
-            return [converted(each, inner) for each in value]
+            return [converted_element(each, inner) for each in value]
         return np.array(value, dtype_of_type(expected.type))
     if value is None and expected.type.startswith("optional("):
         return None
     if value is None:
         raise status(Fail, f"Missing Input: {expected.name}")
     raise RuntimeError(f"Unable to handle object of type {type(value)}")
+
+
+def converted_element(value: Any, expected: ValueInfo) -> Any:
+    """Return an element of a sequence as an array.
+
+    Raises:
+        RuntimeError: it has another type.
+    """
+    found = converted(value, expected)
+    if isinstance(found, np.ndarray) and type_of_dtype(found.dtype) != expected.type:
+        raise RuntimeError(
+            f"Unexpected input data type. Actual: ({type_of_dtype(found.dtype)}) , expected: "
+            f"({expected.type})"
+        )
+    return found
 
 
 def _inner(text: str) -> str:

@@ -131,6 +131,12 @@ class SessionOptions(_Options):
     custom operators are refused; the rest is accepted, since it does not change results.
     """
 
+    enable_profiling: bool
+    intra_op_num_threads: int
+    optimized_model_filepath: str
+    profile_file_prefix: str
+    _dimensions: dict[str, int]
+
     _FIELDS: ClassVar[Mapping[str, Any]] = {
         "enable_cpu_mem_arena": True,
         "enable_mem_pattern": True,
@@ -153,7 +159,6 @@ class SessionOptions(_Options):
     def __init__(self) -> None:
         super().__init__()
         vars(self)["_dimensions"] = {}
-        vars(self)["_denotations"] = {}
 
     def add_session_config_entry(self, key: str, value: str) -> None:
         """Set an entry; none has an effect."""
@@ -169,7 +174,7 @@ class SessionOptions(_Options):
 
     def add_free_dimension_override_by_name(self, name: str, value: int) -> None:
         """Give a symbolic dimension of the model's inputs a number."""
-        vars(self)["_dimensions"][name] = int(value)
+        self._dimensions[name] = int(value)
 
     def add_free_dimension_override_by_denotation(self, denotation: str, value: int) -> NoReturn:
         """Refused: denotations of dimensions are not read."""
@@ -221,7 +226,9 @@ class RunOptions(_Options):
         "only_execute_path_to_fetches": False,
         "terminate": False,
     }
+    terminate: bool
     _running: list[Callable[[], None]]
+    _lock: threading.Lock
 
     def __init__(self) -> None:
         super().__init__()
@@ -230,18 +237,18 @@ class RunOptions(_Options):
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
-        if name == "terminate" and vars(self)["terminate"]:
-            with vars(self)["_lock"]:
+        if name == "terminate" and self.terminate:
+            with self._lock:
                 running = list(self._running)
             for cancel in running:
                 cancel()
 
     def _begin(self, cancel: Callable[[], None]) -> None:
-        with vars(self)["_lock"]:
+        with self._lock:
             self._running.append(cancel)
 
     def _end(self, cancel: Callable[[], None]) -> None:
-        with vars(self)["_lock"]:
+        with self._lock:
             self._running.remove(cancel)
 
     def add_run_config_entry(self, key: str, value: str) -> None:

@@ -257,8 +257,9 @@ class InferenceSession:
                 raise status(InvalidArgument, f"Invalid input name: {name}")
             given[name] = expected, converted(value, expected)
         values = {
-            name: (expected, value_for(value, expected))
-            for name, (expected, value) in given.items()
+            name: (expected, value_for(given[name][1], expected))
+            for name, expected in self._known.items()
+            if name in given
         }
         for name in names:
             if name not in self._places:
@@ -465,8 +466,8 @@ def _filled(name: str, bound: OrtValue, result: Any) -> OrtValue:
 def _array_at(address: int, shape: Sequence[int], element_type: Any) -> NDArray[Any]:
     dtype = dtype_of_element(element_type)
     count = int(np.prod(tuple(shape), dtype=np.int64))
-    memory = (ctypes.c_char * (count * dtype.itemsize)).from_address(address)
-    return np.frombuffer(memory, dtype, count).reshape(tuple(shape))
+    memory = (ctypes.c_ubyte * (count * dtype.itemsize)).from_address(address)
+    return np.ctypeslib.as_array(memory).view(dtype).reshape(tuple(shape))
 
 
 def _check_providers(providers: Any) -> None:

@@ -13,6 +13,7 @@ __all__ = ["load_model", "save_model"]
 
 _UNKNOWN: Final = -1
 """The number of dimensions that is not known, and a dimension that has a name or is not known."""
+_NO_VERSION: Final = -(1 << 63)
 _LEAST_VALUE: Final = 2 * U64.size + I64.size
 _LEAST_PAIR: Final = 2 * U64.size
 
@@ -20,7 +21,7 @@ _LEAST_PAIR: Final = 2 * U64.size
 def save_model(to: Writer, model: ModelInfo) -> None:
     for name, text in model.texts:
         to.string(text, name)
-    to.put(I64.pack(model.version))
+    to.put(I64.pack(_NO_VERSION if model.version is None else model.version))
     to.put(U64.pack(len(model.metadata)))
     for key, value in model.metadata:
         to.string(key, "key of metadata")
@@ -36,7 +37,8 @@ def save_model(to: Writer, model: ModelInfo) -> None:
 
 def load_model(read: Reader) -> ModelInfo:
     texts = {name: _text(read) for name, _ in ModelInfo().texts}
-    (version,) = read.unpack(I64)
+    (number,) = read.unpack(I64)
+    version = None if number == _NO_VERSION else int(number)
     count = read.count(_LEAST_PAIR, "data_parts")
     metadata = tuple([(_text(read), _text(read)) for _ in range(count)])
     files = tuple([_text(read) for _ in range(read.count(U64.size, "data_parts"))])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Final
 
 from ...executable.model_info import ModelInfo, ValueInfo
@@ -41,13 +41,15 @@ def described(
     given = list(inputs)
     names = {each.name for each in given}
     constants = graph.input if model.ir_version >= _FIRST_WITH_DEFAULTS else ()
+    symbols = {dim for each in map(_value, given) for dim in each.dims or () if dim is not None}
     outputs = [
-        _completed(_value(output), result)
+        _completed(_value(output), result, symbols)
         for output, result in zip(graph.output, results, strict=True)
     ]
     return ModelInfo(
         producer=model.producer_name, producer_version=model.producer_version,
-        domain=model.domain, version=model.model_version, description=model.doc_string,
+        domain=model.domain, description=model.doc_string,
+        version=model.model_version if model.has("model_version") else None,
         graph=graph.name, graph_description=graph.doc_string,
         metadata=tuple({pair.key: pair.value for pair in model.metadata_props}.items()),
         inputs=tuple(map(_value, given)), outputs=tuple(outputs),
@@ -93,8 +95,9 @@ def _element(code: int) -> str:
     return _SPELLED.get(kind, kind.name.lower())
 
 
-def _completed(value: ValueInfo, result: Expr) -> ValueInfo:
-    """What a model says of an output, and where it says nothing, what the program knows."""
+def _completed(value: ValueInfo, result: Expr, symbols: Container[int | str]) -> ValueInfo:
+    """What a model says of an output, and where it says nothing, what the program knows, with the
+    symbols of the model."""
     ty = getattr(result, "ty", None)
     if not isinstance(ty, TensorType) or not value.type.startswith("tensor("):
         return value
@@ -102,9 +105,10 @@ def _completed(value: ValueInfo, result: Expr) -> ValueInfo:
     if known is None or (value.dims is not None and len(known) != len(value.dims)):
         return value
     inferred = [
-        dim.value if isinstance(dim, IntImm) else dim.name if isinstance(dim, Var) else None
+        dim.value if isinstance(dim, IntImm)
+        else dim.name if isinstance(dim, Var) and dim.name in symbols else None
         for dim in known
-    ]
+    ]  # fmt: skip
     stated = value.dims or (None,) * len(inferred)
     dims = [b if a is None else a for a, b in zip(stated, inferred, strict=True)]
     return ValueInfo(value.name, value.type, tuple(dims))
