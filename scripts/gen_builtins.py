@@ -22,7 +22,8 @@ from relaxvm.builtins import (
 from relaxvm.registry import GLOBAL, PackedFunc, Signature, load_shipped
 
 FAMILIES = (
-    *("shape", "checks", "allocation", "data", "adt", "call", "run", "lm", "tensor_cache"),
+    *("shape", "checks", "allocation", "data", "adt", "call", "run", "lm"),
+    "kv_state", "paged_attention", "kv_checkpoint", "rnn_state", "tensor_cache",
     "numbers", "random_numbers", "state", "trees", "sequences", "strings", "relay",
 )
 """Modules of relaxvm.builtins, in the order of the page."""

@@ -604,6 +604,209 @@ CASES: dict[str, str] = {
 (cache(3), ones(2, 3), 4, 1) | any | view(got)[:, 0].tolist() == [0, 1, 0, 1]
 (cache(3), ones(4, 3), 4, 1) | InternalError: attention_kv_cache_window_override_with_sinks
 """,
+    # Paged caches of attention, and recurrent states
+    "vm.builtin.kv_state_clear": """
+(paged(3),) | None | get_func("vm.builtin.attention_kv_cache_empty")(a[0])
+(5,) | TypeError: kv_state_clear: expected the state of a language model
+""",
+    "vm.builtin.kv_state_add_sequence": """
+(paged(0), 7) | None | length(a[0], 7) == 0
+(recurrent(), 7) | None
+(paged(0), 0) | InternalError: the cache has a sequence 0 already
+(recurrent(), 0) | InternalError: the recurrent state has a sequence 0 already
+""",
+    "vm.builtin.kv_state_remove_sequence": """
+(paged(3), 0) | None | get_func("vm.builtin.attention_kv_cache_empty")(a[0])
+(paged(3), 1) | InternalError: the cache has no sequence 1
+(recurrent(), 1) | InternalError: the recurrent state has no sequence 1
+""",
+    "vm.builtin.kv_state_fork_sequence": """
+(paged(3), 0, 1, 2) | None | length(a[0], 1) == 2
+(paged(3), 0, 1) | None | length(a[0], 1) == 3
+(paged(3), 0, 1, 4) | InternalError: expected a place of -1 to 3
+(paged(3), 2, 1, 0) | InternalError: the cache has no sequence 2
+(paged(3), 0, 0, 0) | InternalError: the cache has a sequence 0 already
+(slid(), 0, 1, 3) | InternalError: has a sliding window and can be forked within its first 1
+(tree(), 0, 1, 1) | InternalError: the sequence 0 has a tree of tokens
+""",
+    "vm.builtin.kv_state_popn": """
+(paged(3), 0, 2) | None | length(a[0], 0) == 1
+(paged(3), 0, 4) | InternalError: expected 0 to 3 tokens
+(recurrent(), 0, 1) | InternalError: expected 0 to 0 tokens of the sequence 0, those that can
+""",
+    "vm.builtin.kv_state_begin_forward": """
+(paged(3), Shape([0]), Shape([2]), None) | None | length(a[0], 0) == 5
+(paged(3), Shape([0]), Shape([2]), Shape([-1, -1])) | None | length(a[0], 0) == 5
+(paged(3), Shape([0]), Shape([])) | InternalError: expected a count for each of 1 sequences
+(paged(3), Shape([0]), Shape([0])) | InternalError: expected at least 1 token to append, got 0
+(paged(3), Shape([0]), Shape([9])) | InternalError: expected at most 2 sequences and 8 tokens
+(begun(8, paged(8)), Shape([0]), Shape([1])) | InternalError: the cache is full: 1 more pages
+(paged(3), Shape([0, 0]), Shape([1, 1])) | InternalError: expected each sequence once
+(paged(3), Shape([0]), Shape([1]), Shape([])) | InternalError: expected a node before each of 1
+(paged(3), Shape([0]), Shape([1]), Shape([0])) | InternalError: expected -1 to -1, got 0
+(tree(), Shape([0]), Shape([1])) | InternalError: the sequence 0 has a tree of tokens
+(slid(), Shape([0]), Shape([1]), Shape([-1])) | InternalError: trees of tokens are not supported
+(recurrent(), Shape([0]), Shape([2]), Shape([-1, -1])) | InternalError: takes chains of tokens
+(importing(), Shape([0]), Shape([1])) | InternalError: finish the import of the checkpoint first
+""",
+    "vm.builtin.kv_state_end_forward": """
+(paged(3),) | None
+(recurrent(),) | None
+(5,) | TypeError: kv_state_end_forward
+""",
+    "vm.builtin.paged_attention_kv_cache_create": """
+(*CONFIG, *KERNELS) | any | repr(got.layout.dtype) == "dtype('float32')"
+(Shape([1, 2]), *CONFIG[1:], *KERNELS) | InternalError: config: expected 5 or 6 numbers
+(Shape([0, 8, 8, 4, 0]), *CONFIG[1:], *KERNELS) | InternalError: expected positive numbers
+(CONFIG[0], Shape([0, 2]), *CONFIG[2:], *KERNELS) | InternalError: layers: expected two numbers
+(*CONFIG[:2], 3, *CONFIG[3:], *KERNELS) | InternalError: expected heads of queries that 2 heads
+(*CONFIG[:6], Shape([2]), *CONFIG[7:], *KERNELS) | InternalError: kinds: expected 0, 1 or 3
+(*CONFIG[:7], 1, *CONFIG[8:], *KERNELS) | InternalError: cannot be sent to other processes
+(*CONFIG[:8], 5, *CONFIG[9:], *KERNELS) | InternalError: rope: expected 0, 1 or 2, got 5
+(*CONFIG[:11], ones(2), CONFIG[12], *KERNELS) | InternalError: factors: expected rope 1, got 0
+(*CONFIG,) | InternalError: expected 15 or 16 kernels, got 0
+(Shape([1, 8, 8, 4, 1]), *CONFIG[1:6], Shape([1]), *CONFIG[7:], *KERNELS) | InternalError: no slid
+""",
+    "vm.builtin.attention_kv_cache_attention_with_fused_qkv": """
+(begun(2), 0, 0.5, ones(2, 8, 4), zeros(2, 4, 4)) | None | (a[4] == 1).all()
+(begun(2), 1, 0.5, ones(2, 8, 4), zeros(2, 4, 4)) | InternalError: expected a layer from 0 to 0
+(begun(2), 0, 0.5, ones(1, 8, 4), zeros(1, 4, 4)) | InternalError: qkv: expected at least 2 tokens
+(begun(2), 0, 0.5, ones(2, 7, 4), zeros(2, 4, 4)) | InternalError: qkv: expected float32[any, 8, 4]
+(begun(2), 0, 0.5, ones(2, 8, 4), fixed(zeros(2, 4, 4))) | ValueError: got a read-only one
+(latent(2), 0, 0.5, ones(2, 8, 4), zeros(2, 4, 4)) | InternalError: of the kind mha or mha_sliding
+""",
+    "vm.builtin.attention_kv_cache_self_attention": """
+(begun(1), 0, 0.5, *new(1), zeros(1, 4, 4), zeros(1, 4)) | None | (a[6] == 1).all()
+(begun(2), 0, 0.5, *new(1), zeros(1, 4, 4), zeros(1, 4)) | InternalError: q: expected float32[2,
+(begun(1), 0, 0.5, ones(1, 3, 4), *new(1)[1:], zeros(1, 3, 4), zeros(1, 3)) | InternalError: q: expe
+""",
+    "vm.builtin.attention_kv_cache_cross_attention": """
+(begun(1), 0, 0.5, new(1)[0], ones(1, 4, 4), ones(1, 4)) | None | not a[4].any()
+(begun(2), 0, 0.5, new(2)[0], ones(2, 4, 4), ones(2, 4)) | None | (a[5] == -5e4).all()
+(latent(2), 0, 0.5, new(2)[0], ones(2, 4, 4), ones(2, 4)) | None | (a[5] == -5e4).all()
+(begun(1), 0, 0.5, new(1)[0], ones(1, 4, 4), ones(1, 3)) | InternalError: lse: expected float32[1
+""",
+    "vm.builtin.attention_kv_cache_attention_with_shared_kv": """
+(begun(2), 0, 0.5, *new(2), zeros(2, 4, 4)) | None | (a[6] == 1).all()
+(begun(2), 0, 0.5, *new(1), zeros(1, 4, 4)) | InternalError: q: expected float32[2, 4, 4]
+""",
+    "vm.builtin.attention_kv_cache_append_mla_kv": """
+(latent(2), 0, ones(2, 4)) | any | got is a[0] and got.pages[0].sum() == 8
+(begun(2), 0, ones(2, 4)) | InternalError: expected a layer of the kind mla, got mha
+(latent(2), 0, ones(2, 3)) | InternalError: kv: expected float32[2, 4]
+""",
+    "vm.builtin.attention_kv_cache_merge_attn_output_inplace": """
+(paged(0), ones(1, 1, 1), zeros(1, 1), 3 * ones(1, 1, 1), zeros(1, 1)) | any | a[1] == 2 == 2 * a[2]
+(paged(0), ones(1, 1, 1), zeros(1, 1), ones(1, 1, 2), zeros(1, 1)) | InternalError: other: expected
+""",
+    "vm.builtin.attention_kv_cache_enable_sliding_window_for_seq": """
+(slides(), 0, 4, 1) | None | a[0].table[0].window == 4
+(paged(0), 0, 4, 1) | InternalError: the cache was created without sliding windows
+(slid(), 0, 4, 1) | InternalError: the sequence 0 has a sliding window already
+(slides(), 0, 4, 4) | InternalError: expected a window of at least 1 token and from 0 to 3 sinks
+""",
+    "vm.builtin.attention_kv_cache_commit_accepted_token_tree_nodes": """
+(tree(), Shape([0]), Shape([1])) | None | length(a[0], 0) == 2
+(tree(), Shape([0]), Shape([2])) | InternalError: expected -1 to 1, a node of the sequence 0, got 2
+(tree(), Shape([0]), Shape([])) | InternalError: expected a node for each of 1 different sequences
+""",
+    "vm.builtin.attention_kv_cache_empty": """
+(paged(0),) | False
+(5,) | TypeError: attention_kv_cache_empty: expected a paged cache of attention
+""",
+    "vm.builtin.attention_kv_cache_get_num_available_pages": """
+(paged(5),) | 2
+(cache(2),) | TypeError: expected a paged cache of attention
+""",
+    "vm.builtin.attention_kv_cache_get_total_sequence_length": """
+(paged(5),) | 5
+(5,) | TypeError: attention_kv_cache_get_total_sequence_length
+""",
+    "vm.builtin.attention_kv_cache_get_sequence_length": """
+(paged(5), 0) | 5
+(paged(5), 1) | InternalError: the cache has no sequence 1
+(importing(), 0) | InternalError: not known until checkpoint import is finished
+""",
+    "vm.builtin.attention_kv_cache_get_query_positions": """
+(tree(),) | i32(1, 1)
+(5,) | TypeError: attention_kv_cache_get_query_positions
+""",
+    "vm.builtin.attention_kv_cache_debug_get_kv": """
+(paged(3), 0, 1, 3, ones(1, 2, 2, 4), ones(1, 2, 2, 4)) | None | not a[4].any() and not a[5].any()
+(paged(3), 0, 1, 4, ones(1, 3, 2, 4), ones(1, 3, 2, 4)) | InternalError: expected two places of 0
+(latent(1), 0, 0, 1, ones(1, 1, 2, 4), ones(1, 1, 2, 4)) | InternalError: of the kind mha
+""",
+    "vm.builtin.attention_kv_cache_debug_get_kv_mla": """
+(latent(2), 0, 0, 2, ones(1, 2, 4)) | None | not a[4].any()
+(paged(3), 0, 0, 2, ones(1, 2, 4)) | InternalError: expected a layer of the kind mla, got mha
+""",
+    "vm.builtin.kv_cache_disagg_prepare_recv": """
+(paged(3), 0, 2) | Shape([1, 3, 2])
+(paged(3), 1, 2) | InternalError: the cache has no sequence 1
+""",
+    "vm.builtin.kv_cache_disagg_mark_send": """
+(paged(3), 0, 0, Shape([1, 0, 3]), 1) | InternalError: created without transfers
+(5, 0, 0, Shape([1, 0, 3]), 1) | TypeError: kv_cache_disagg_mark_send
+""",
+    "vm.builtin.attention_kv_cache_get_layout_hash": """
+(paged(3),) | any | len(got) == 16
+(latent(1),) | InternalError: checkpointing only supports full-context MHA/GQA layers
+(slides(),) | InternalError: checkpointing does not support sliding-window cache layouts
+""",
+    "vm.builtin.attention_kv_cache_get_checkpoint_metadata": """
+(paged(3), 0) | any | '"seq_length":3' in got
+(paged(3), 1) | InternalError: checkpointing only supports sequence id 0, got 1
+(tree(), 0) | InternalError: checkpointing requires committed token-chain state
+(importing(), 0) | InternalError: checkpoint import must be finished first
+""",
+    "vm.builtin.attention_kv_cache_export_page_group": """
+(paged(3), 0, 0, ones(1, 1, 2, 2, 4, 4)) | None | not a[3].any()
+(paged(3), 0, 1, ones(1, 1, 2, 2, 4, 4)) | InternalError: group id: expected 0 to 0, got 1
+(paged(3), 0, 0, ones(1, 2, 2, 2, 4, 4)) | InternalError: ExportPageGroup expects a tensor
+(paged(3), 0, 0, np.ones((1, 1, 2, 2, 4, 4))) | InternalError: The dtype mismatches
+(paged(3), 0, 0, fixed(ones(1, 1, 2, 2, 4, 4))) | ValueError: got a read-only one
+""",
+    "vm.builtin.attention_kv_cache_prepare_import": """
+(paged(0), 0, checkpoint()) | None
+(paged(0), 1, checkpoint()) | InternalError: only supports sequence id 0, got 1
+(paged(0), 0, "x") | InternalError: metadata: Expecting value
+(paged(0), 0, "[]") | InternalError: metadata: expected a JSON object
+(paged(0), 0, checkpoint().replace("float32", "float16")) | InternalError: metadata: dtype: expected
+(paged(0), 0, checkpoint().replace('hash":"', 'hash":"x')) | InternalError: layout hash mismatch
+(paged(0), 0, checkpoint().replace('length":3', 'length":-3')) | InternalError: seq_length: expected
+(paged(0), 0, checkpoint().replace('seq_length":3', 'seq_length":9')) | InternalError: do not cover
+(paged(0), 0, checkpoint().replace('"nbytes":', '"nbytes":1')) | InternalError: metadata: nbytes
+(paged(0), 0, checkpoint().replace('"groups":[', '"groups":[1,')) | InternalError: groups: expected
+""",
+    "vm.builtin.attention_kv_cache_import_page_group": """
+(importing(), 0, 0, ones(1, 1, 2, 2, 4, 4)) | None | a[0].pages[0].sum() == 3 * 16
+(paged(0), 0, 0, ones(1, 1, 2, 2, 4, 4)) | InternalError: checkpoint import has not been prepared
+(importing(True), 0, 0, ones(1, 1, 2, 2, 4, 4)) | InternalError: the group 0 is imported already
+""",
+    "vm.builtin.attention_kv_cache_finish_import": """
+(importing(True), 0) | None | length(a[0], 0) == 3
+(importing(), 0) | InternalError: the import is missing group 0
+(paged(0), 0) | InternalError: checkpoint import has not been prepared
+""",
+    "vm.builtin.rnn_state_create": """
+(1, 2, 3, (None,), (None,), (f32(1.0),)) | any | got.storages[0][0].shape == (2, 3, 1)
+(0, 2, 3, (None,), (None,), (f32(1.0),)) | InternalError: expected at least 1 layer
+(1, 2, 3, (), (None,), (f32(1.0),)) | InternalError: expected a getter and a setter for each
+""",
+    "vm.builtin.rnn_state_get": """
+(recurrent(), 0, 0, f32(0.0).reshape(1, 1)) | None | a[3] == 1
+(recurrent(), 1, 0, f32(0.0).reshape(1, 1)) | InternalError: expected a layer below 1
+(recurrent(), 0, 0, f32(0.0)) | InternalError: expected float32[1, 1]
+(recurrent(False), 0, 0, f32(0.0).reshape(1, 1)) | InternalError: call kv_state_begin_forward
+""",
+    "vm.builtin.rnn_state_set": """
+(recurrent(), 0, 0, f32(5.0).reshape(1, 1)) | any | got is a[0] and got.storages[0][0][0, 1] == 5
+(recurrent(), 0, 1, f32(5.0).reshape(1, 1)) | InternalError: expected a layer below 1 and a state
+""",
+    "vm.builtin.rnn_state_debug_get": """
+(recurrent(), 0, 0, 0) | f32(1.0)
+(recurrent(), 0, 0, 1) | InternalError: the recurrent state has no sequence 1
+""",
     # Sampling
     "vm.builtin.multinomial_from_uniform": """
 (np.array([[0.25, 0.5, 0.25]], "f4"), np.array([[0.3]], "f4")) | np.array([[1]])
@@ -700,6 +903,13 @@ def globally(name: str) -> str:
     return name
 
 
+_CONFIG = (
+    Shape([2, 12, 8, 4, 0]), Shape([0, 1]), 4, 2, 4, 4, Shape([0]), 0, 0, 1.0, 10000.0, None,
+    np.zeros((), "f4"),
+)  # fmt: skip
+"""Arguments of a small paged cache, without its kernels."""
+
+
 def names() -> dict[str, Any]:
     """Return the names that the lines may use, with new objects."""
     from relaxvm.executable import shape_program
@@ -717,6 +927,51 @@ def names() -> dict[str, Any]:
     def cache(rows: int) -> Any:
         return builtin("attention_kv_cache_create", np.zeros((rows, 3), "f4"), Shape([4, 3]), -1)
 
+    def paged(count: int, kind: int = 0, slides: int = 0) -> Any:
+        sizes = Shape([2, 12 - 8 * slides, 8, 4, slides])
+        config = (sizes, *_CONFIG[1:6], Shape([kind]), *_CONFIG[7:])
+        found = builtin("paged_attention_kv_cache_create", *config, *[None] * 15)
+        builtin("kv_state_add_sequence", found, 0)
+        return begun(count, found) if count else found
+
+    def begun(count: int, found: Any = None) -> Any:
+        found = found or paged(0)
+        builtin("kv_state_begin_forward", found, Shape([0]), Shape([count]))
+        return found
+
+    def slid() -> Any:
+        found = paged(3, slides=1)
+        builtin("attention_kv_cache_enable_sliding_window_for_seq", found, 0, 4, 1)
+        return found
+
+    def tree() -> Any:
+        found = paged(1)
+        builtin("kv_state_begin_forward", found, Shape([0]), Shape([2]), Shape([-1, -1]))
+        return found
+
+    def checkpoint() -> str:
+        found: str = builtin("attention_kv_cache_get_checkpoint_metadata", paged(3), 0)
+        return found
+
+    def importing(is_whole: bool = False) -> Any:
+        found = paged(0)
+        builtin("attention_kv_cache_prepare_import", found, 0, checkpoint())
+        if is_whole:
+            group = np.ones((1, 1, 2, 2, 4, 4), "f4")
+            builtin("attention_kv_cache_import_page_group", found, 0, 0, group)
+        return found
+
+    def recurrent(has_begun: bool = True) -> Any:
+        found = builtin("rnn_state_create", 1, 2, 3, (None,), (None,), (np.ones(1, "f4"),))
+        builtin("kv_state_add_sequence", found, 0)
+        if has_begun:
+            builtin("kv_state_begin_forward", found, Shape([0]), Shape([1]))
+        return found
+
+    def fixed(array: Any) -> Any:
+        array.flags.writeable = False
+        return array
+
     def numbers(dtype: str) -> Any:
         return lambda *values: np.array(values, dtype)
 
@@ -726,6 +981,11 @@ def names() -> dict[str, Any]:
         return found
 
     return {
+        "CONFIG": _CONFIG, "KERNELS": [None] * 15, "paged": paged, "begun": begun, "slid": slid,
+        "tree": tree, "checkpoint": checkpoint, "importing": importing, "recurrent": recurrent,
+        "fixed": fixed, "slides": lambda: paged(0, slides=1), "latent": lambda n: paged(n, kind=1),
+        "length": lambda cache, n: cache.table[n].length,
+        "new": lambda n: [np.ones((n, heads, 4), "f4") for heads in (4, 2, 2)],
         "Adt": Adt, "Ref": Ref, "Shape": Shape, "SEEN": SEEN, "cache": cache, "cached": cached,
         "collect": lambda *args: args, "f32": numbers("f4"), "get_func": get_func,
         "generator": get_func("relaxvm.builtin.random_generator"),

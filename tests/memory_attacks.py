@@ -37,12 +37,18 @@ __all__ = [
     "arguments_of",
     "extended",
     "gathered",
+    "importing",
     "in_blocks",
     "kernel_calls_of",
     "large_calls_of",
     "linear",
     "packed",
+    "page_group",
+    "paged",
     "program_of",
+    "recurrent",
+    "sums",
+    "tokens",
     "trees",
     "with_weight",
 ]  # fmt: skip
@@ -298,6 +304,51 @@ def rows(count: int = 4096) -> np.ndarray:
 
 PROGRAM = shape_program.encode([("load", 0), ("store", 1)])
 
+def builtin(name: str, *args: Any) -> Any:
+    return relaxvm.get_func(f"vm.builtin.{name}")(*args)
+
+
+def paged(*counts: int, kind: int = 0, dim: int = 128) -> Any:
+    """A paged cache with a sequence, in a pass over the last of some numbers of tokens."""
+    size = sum(counts)
+    cache = builtin(
+        "paged_attention_kv_cache_create", relaxvm.Shape([1, size, max(size, 1), 16, 0]),
+        relaxvm.Shape([0, 1]), 2, 1, dim, dim, relaxvm.Shape([kind]), 0, 0, 1.0, 1e4, None,
+        np.zeros((), "f4"), *[None] * 15,
+    )  # fmt: skip
+    builtin("kv_state_add_sequence", cache, 0)
+    for count in filter(None, counts):
+        builtin("kv_state_begin_forward", cache, relaxvm.Shape([0]), relaxvm.Shape([count]))
+    return cache
+
+
+def tokens(count: int, heads: int, dim: int = 128) -> np.ndarray:
+    return np.ones((count, heads, dim), "f4")
+
+
+def sums(count: int) -> np.ndarray:
+    return np.ones((count, 2), "f4")
+
+
+def page_group(count: int, dim: int = 128) -> np.ndarray:
+    return np.ones((1, count // 16, 2, 1, 16, dim), "f4")
+
+
+def importing(count: int) -> Any:
+    cache = paged(count)
+    text = builtin("attention_kv_cache_get_checkpoint_metadata", cache, 0)
+    builtin("attention_kv_cache_prepare_import", cache, 0, text)
+    return cache
+
+
+def recurrent(size: int) -> Any:
+    """A recurrent state of some numbers, in a pass over one sequence."""
+    state = builtin("rnn_state_create", 1, 1, 2, (None,), (None,), (np.ones(size, "f4"),))
+    builtin("kv_state_add_sequence", state, 0)
+    builtin("kv_state_begin_forward", state, relaxvm.Shape([0]), relaxvm.Shape([1]))
+    return state
+
+
 BUILTINS: dict[str, list[Any]] = {
     "vm.builtin.alloc_heap": [lambda: (MIB,)],
     "vm.builtin.alloc_shape_heap": [lambda: (MIB,), lambda: (VM, MIB)],
@@ -350,6 +401,32 @@ BUILTINS: dict[str, list[Any]] = {
     "vm.builtin.attention_kv_cache_window_override": [lambda: (cache(1), rows(), 4096)],
     "vm.builtin.attention_kv_cache_window_override_with_sinks": [
         lambda: (cache(1), rows(), 5000, 1)],
+    "vm.builtin.attention_kv_cache_attention_with_fused_qkv": [
+        lambda: (paged(2048), 0, 0.5, tokens(2048, 4), tokens(2048, 2))],
+    "vm.builtin.attention_kv_cache_self_attention": [
+        lambda: (paged(2048), 0, 0.5, *(tokens(2048, n) for n in (2, 1, 1, 2)), sums(2048))],
+    "vm.builtin.attention_kv_cache_cross_attention": [
+        lambda: (paged(2048, 1), 0, 0.5, tokens(1, 2), tokens(1, 2), sums(1))],
+    "vm.builtin.attention_kv_cache_attention_with_shared_kv": [
+        lambda: (paged(2048), 0, 0.5, *(tokens(2048, n) for n in (2, 1, 1, 2)))],
+    "vm.builtin.attention_kv_cache_append_mla_kv": [
+        lambda: (paged(2048, kind=1), 0, tokens(2048, 1)[:, 0])],
+    "vm.builtin.attention_kv_cache_merge_attn_output_inplace": [
+        lambda: (paged(0), tokens(4096, 2), sums(4096), tokens(4096, 2), sums(4096))],
+    "vm.builtin.attention_kv_cache_debug_get_kv": [
+        lambda: (paged(2048), 0, 0, 2048, tokens(2048, 1)[None], tokens(2048, 1)[None])],
+    "vm.builtin.attention_kv_cache_debug_get_kv_mla": [
+        lambda: (paged(2048, kind=1), 0, 0, 2048, tokens(2048, 1)[None, :, 0])],
+    "vm.builtin.attention_kv_cache_export_page_group": [
+        lambda: (paged(2048), 0, 0, page_group(2048))],
+    "vm.builtin.attention_kv_cache_import_page_group": [
+        lambda: (importing(2048), 0, 0, page_group(2048))],
+    "vm.builtin.rnn_state_create": [
+        lambda: (1, 1, 1, (None,), (None,), (row(),)),
+        lambda: (1, 1 << 20, 1, (None,), (None,), (np.ones(9, "f4"),))],
+    "vm.builtin.rnn_state_get": [lambda: (recurrent(MIB), 0, 0, row(MIB))],
+    "vm.builtin.rnn_state_set": [lambda: (recurrent(MIB), 0, 0, row(MIB))],
+    "vm.builtin.rnn_state_debug_get": [lambda: (recurrent(4 * MIB), 0, 0, 0)],
     "vm.builtin.multinomial_from_uniform": [lambda: (row(), np.array([[0.3]], "f4"))],
     "vm.builtin.sample_top_p_from_logits": [lambda: (row(), 1.0, 0.9, 0.5)],
     "vm.builtin.sample_top_p_from_prob": [lambda: (row(), 0.4, 0.9)],
@@ -379,7 +456,14 @@ store_shape match_shape match_prim_value make_prim_value =relaxvm.builtin.check_
 check_shape_info check_prim_value_info check_tuple_info check_func_info check_string_info
 tuple_reset_item
 free_storage free_tensor memory_manager.clear attention_kv_cache_array_popn
-attention_kv_cache_array_clear =time time =relaxvm.builtin.adt_tag =relaxvm.builtin.tag_is
+attention_kv_cache_array_clear kv_state_clear kv_state_add_sequence kv_state_remove_sequence
+kv_state_fork_sequence kv_state_popn kv_state_begin_forward kv_state_end_forward
+attention_kv_cache_enable_sliding_window_for_seq attention_kv_cache_empty
+attention_kv_cache_commit_accepted_token_tree_nodes attention_kv_cache_get_num_available_pages
+attention_kv_cache_get_total_sequence_length attention_kv_cache_get_sequence_length
+attention_kv_cache_get_query_positions attention_kv_cache_get_layout_hash
+attention_kv_cache_finish_import kv_cache_disagg_mark_send kv_cache_disagg_prepare_recv
+=time time =relaxvm.builtin.adt_tag =relaxvm.builtin.tag_is
 =relaxvm.builtin.match_tag
 =relaxvm.builtin.ref =relaxvm.builtin.ref_write =relaxvm.builtin.match_failure
 =relaxvm.builtin.sequence_length =relaxvm.builtin.optional_has_element
@@ -390,6 +474,9 @@ attention_kv_cache_array_clear =time time =relaxvm.builtin.adt_tag =relaxvm.buil
 make_tuple make_closure make_shape shape_of load_shape =relaxvm.builtin.make_adt
 =relaxvm.builtin.shape_from =relaxvm.builtin.sequence_insert =relaxvm.builtin.sequence_erase
 =relaxvm.builtin.chain_to_tuple =relaxvm.builtin.tree_leaves =relaxvm.builtin.tree_from""",
+    "as large as the cache, which is reserved at once": """
+paged_attention_kv_cache_create attention_kv_cache_get_checkpoint_metadata
+attention_kv_cache_prepare_import""",
     "what the function does that it calls": """
 invoke_closure call_tir_dyn""",
     "allowed by name only, for files that are trusted": """

@@ -33,11 +33,17 @@ from .memory_attacks import (
     arguments_of,
     extended,
     gathered,
+    importing,
     in_blocks,
     large_calls_of,
     linear,
     packed,
+    page_group,
+    paged,
     program_of,
+    recurrent,
+    sums,
+    tokens,
     trees,
     with_weight,
 )
@@ -215,6 +221,31 @@ CALLS: dict[str, list[Any]] = {
     "vm.builtin.attention_kv_cache_update": [lambda: [cache(), rows()]],
     "vm.builtin.attention_kv_cache_window_override": [lambda: [cache(), rows(), 100]],
     "vm.builtin.attention_kv_cache_window_override_with_sinks": [lambda: [cache(), rows(), 100, 4]],
+    "vm.builtin.paged_attention_kv_cache_create": [
+        lambda: [Shape([1, 9, 9, 4, 0]), Shape([0, 1]), 2, 1, 64, 64, Shape([0]), 0, 1, 1.0, 1e4,
+                 np.ones(32, "f4"), np.zeros((), "f4"), *[None] * 15]],
+    "vm.builtin.attention_kv_cache_attention_with_fused_qkv": [
+        lambda: [paged(64), 0, 0.5, tokens(64, 4), tokens(64, 2)]],
+    "vm.builtin.attention_kv_cache_self_attention": [
+        lambda: [paged(64), 0, 0.5, *(tokens(64, n) for n in (2, 1, 1, 2)), sums(64)]],
+    "vm.builtin.attention_kv_cache_cross_attention": [
+        lambda: [paged(64, 1), 0, 0.5, tokens(1, 2), tokens(1, 2), sums(1)]],
+    "vm.builtin.attention_kv_cache_attention_with_shared_kv": [
+        lambda: [paged(64), 0, 0.5, *(tokens(64, n) for n in (2, 1, 1, 2))]],
+    "vm.builtin.attention_kv_cache_append_mla_kv": [
+        lambda: [paged(64, kind=1), 0, tokens(64, 1)[:, 0]]],
+    "vm.builtin.attention_kv_cache_merge_attn_output_inplace": [
+        lambda: [paged(0), tokens(64, 2), sums(64), tokens(64, 2), sums(64)]],
+    "vm.builtin.attention_kv_cache_debug_get_kv": [
+        lambda: [paged(64), 0, 0, 64, tokens(64, 1)[None], tokens(64, 1)[None]]],
+    "vm.builtin.attention_kv_cache_debug_get_kv_mla": [
+        lambda: [paged(64, kind=1), 0, 0, 64, tokens(64, 1)[None, :, 0]]],
+    "vm.builtin.attention_kv_cache_export_page_group": [
+        lambda: [paged(64), 0, 0, page_group(64)]],
+    "vm.builtin.attention_kv_cache_import_page_group": [
+        lambda: [importing(64), 0, 0, page_group(64)]],
+    "vm.builtin.rnn_state_get": [lambda: [recurrent(LARGE), 0, 0, np.ones((1, LARGE), "f4")]],
+    "vm.builtin.rnn_state_set": [lambda: [recurrent(LARGE), 0, 0, np.ones((1, LARGE), "f4")]],
     "vm.builtin.multinomial_from_uniform": [lambda: [logits(), np.array([[0.3]], "f4")]],
     "vm.builtin.sample_top_p_from_logits": [lambda: [logits(), 1.0, 0.9, 0.5]],
     "vm.builtin.sample_top_p_from_prob": [lambda: [logits(), 0.4, 0.9]],

@@ -22,6 +22,7 @@ WITHOUT = {
     "relaxvm.builtin.fatal": "always raises",
     "relaxvm.builtin.match_failure": "always raises",
     "vm.builtin.invoke_debug_func": "calls a function that the user has registered",
+    "vm.builtin.kv_cache_disagg_mark_send": "always raises",
     "vm.builtin.tensor_cache.load": "reads a folder: see test_tensor_cache",
 }
 """Builtin -> why no call of it is tried."""
@@ -29,6 +30,16 @@ WITHOUT = {
 FAIL_AGAIN = {
     "relaxvm.builtin.compute_shape": OverflowError,
     "vm.builtin.attention_kv_cache_array_popn": InternalError,
+    "vm.builtin.attention_kv_cache_commit_accepted_token_tree_nodes": InternalError,
+    "vm.builtin.attention_kv_cache_enable_sliding_window_for_seq": InternalError,
+    "vm.builtin.attention_kv_cache_finish_import": InternalError,
+    "vm.builtin.attention_kv_cache_import_page_group": InternalError,
+    "vm.builtin.kv_cache_disagg_prepare_recv": InternalError,
+    "vm.builtin.kv_state_add_sequence": InternalError,
+    "vm.builtin.kv_state_begin_forward": InternalError,
+    "vm.builtin.kv_state_fork_sequence": InternalError,
+    "vm.builtin.kv_state_popn": InternalError,
+    "vm.builtin.kv_state_remove_sequence": InternalError,
 }
 """Builtins that change an argument so that a later call with it fails, and the error."""
 

@@ -30,6 +30,8 @@ from relaxvm.executable import shape_program
 from relaxvm.kernels import PREFIX, record_of
 from relaxvm.registry import GLOBAL
 
+from .memory_attacks import importing, page_group, paged, recurrent, sums, tokens
+
 __all__ = ["BUILTINS", "KERNELS", "SOON", "calls_of", "kernels"]
 
 SIZE = 1 << 25
@@ -491,6 +493,32 @@ BUILTINS: dict[str, list[Make]] = {
         lambda: [_cache(1), x(COUNT, 1024), COUNT]],
     "vm.builtin.attention_kv_cache_window_override_with_sinks": [
         lambda: [_cache(1), x(COUNT, 1024), COUNT + 1, 1]],
+    "vm.builtin.attention_kv_cache_attention_with_fused_qkv": [
+        lambda: [paged(COUNT), 0, 0.5, tokens(COUNT, 4), tokens(COUNT, 2)]],
+    "vm.builtin.attention_kv_cache_self_attention": [
+        lambda: [paged(COUNT), 0, 0.5, *(tokens(COUNT, n) for n in (2, 1, 1, 2)), sums(COUNT)]],
+    "vm.builtin.attention_kv_cache_cross_attention": [
+        lambda: [paged(COUNT, COUNT), 0, 0.5, tokens(COUNT, 2), tokens(COUNT, 2), sums(COUNT)]],
+    "vm.builtin.attention_kv_cache_attention_with_shared_kv": [
+        lambda: [paged(COUNT), 0, 0.5, *(tokens(COUNT, n) for n in (2, 1, 1, 2))]],
+    "vm.builtin.attention_kv_cache_append_mla_kv": [
+        lambda: [paged(COUNT, kind=1, dim=2048), 0, tokens(COUNT, 1, 2048)[:, 0]]],
+    "vm.builtin.attention_kv_cache_merge_attn_output_inplace": [
+        lambda: [paged(0), tokens(4 * COUNT, 2), sums(4 * COUNT), tokens(4 * COUNT, 2),
+                 sums(4 * COUNT)]],
+    "vm.builtin.attention_kv_cache_debug_get_kv": [
+        lambda: [paged(COUNT, dim=1024), 0, 0, COUNT,
+                 *(tokens(COUNT, 1, 1024)[None] for _ in range(2))]],
+    "vm.builtin.attention_kv_cache_debug_get_kv_mla": [
+        lambda: [paged(COUNT, kind=1, dim=2048), 0, 0, COUNT, tokens(COUNT, 1, 2048)[None, :, 0]]],
+    "vm.builtin.attention_kv_cache_export_page_group": [
+        lambda: [paged(COUNT, dim=1024), 0, 0, page_group(COUNT, 1024)]],
+    "vm.builtin.attention_kv_cache_import_page_group": [
+        lambda: [importing(COUNT), 0, 0, page_group(COUNT)]],
+    "vm.builtin.rnn_state_create": [lambda: [1, 1, 1, (None,), (None,), (x(SIZE),)]],
+    "vm.builtin.rnn_state_get": [lambda: [recurrent(SIZE), 0, 0, out(1, SIZE)]],
+    "vm.builtin.rnn_state_set": [lambda: [recurrent(SIZE), 0, 0, x(1, SIZE)]],
+    "vm.builtin.rnn_state_debug_get": [lambda: [recurrent(SIZE), 0, 0, 0]],
     "vm.builtin.multinomial_from_uniform": [
         lambda: [_row(), np.array([[2]], "f4")],
         lambda: [x(ROW, 1), x(ROW, 1)]],
