@@ -100,7 +100,7 @@ UPWARD = {
 """(importing, imported) where a function may import against the order.  This list only shrinks."""
 
 THIRD_PARTY = {"numpy"}
-OPTIONAL = {"ml_dtypes", "onnx", "pytest", "torch", "tvm"}
+OPTIONAL = {"ml_dtypes", "onnx", "onnxruntime", "pytest", "torch", "tvm"}
 """Of third-party packages: imported by anyone, and inside of functions only."""
 
 

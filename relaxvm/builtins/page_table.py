@@ -389,7 +389,8 @@ class PageTable:
     def _slots_of(self, block: Block, places: NDArray[Any]) -> Slots:
         places = np.where(places < block.sinks, places, places - block.sinks + block.offset)
         pages = np.array(block.pages, np.int64)
-        return pages[places // self.page_size] * self.page_size + places % self.page_size
+        found: Slots = pages[places // self.page_size] * self.page_size + places % self.page_size
+        return found
 
     def slots(self, number: int) -> Slots:
         """The slots of all tokens of a sequence, in order."""

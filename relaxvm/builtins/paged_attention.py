@@ -491,8 +491,8 @@ def _weighed(
         weights = np.exp2(scores - largest)
         total = weights.sum(axis=1, keepdims=True)
         found = weights @ values.astype(np.float32) / np.where(total == 0, 1, total)
-        lse = (np.log2(total) + largest)[:, 0]
-    return found, np.maximum(lse, np.float32(_NO_KEYS)).astype(np.float32)
+        lse = np.maximum((np.log2(total) + largest)[:, 0], np.float32(_NO_KEYS))
+    return found.astype(np.float32, copy=False), lse.astype(np.float32, copy=False)
 
 
 def _depths(nodes: Sequence[int]) -> list[int]:
@@ -647,7 +647,8 @@ def paged_attention_kv_cache_create(
             raise InternalError(f"{subject}: factors: expected rope 1, got {how}")
         _tensor(extension, f"{subject}: factors", (numbers[2] // 2,), np.float32)
     layout = CacheLayout(
-        page_size, bounds[0], bounds[1], *numbers, tuple(layer_kinds), how,
+        page_size, bounds[0], bounds[1], numbers[0], numbers[1], numbers[2], numbers[3],
+        tuple(layer_kinds), how,
         as_float(rope_scale, f"{subject}: rope_scale"),
         as_float(rope_theta, f"{subject}: rope_theta"), window,
         bool(slides) and MHA_SLIDING not in layer_kinds, sequences, tokens,

@@ -253,7 +253,8 @@ def rnn_state_create(
             f"{subject}: expected a getter and a setter for each of {len(states)} states, got "
             f"{len(functions[0])} and {len(functions[1])}"
         )
-    return RNNState(*sizes, *functions, states)
+    count, most, kept = sizes
+    return RNNState(count, most, kept, functions[0], functions[1], states)
 
 
 @builtin("rnn_state_get", "state: object, layer: int, index: int, out: tensor", result="none")

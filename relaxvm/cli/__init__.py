@@ -79,7 +79,16 @@ def _abandon_output() -> None:
 def _parser() -> argparse.ArgumentParser:
     # Imported here so that importing relaxvm.cli stays cheap.
     from .. import __version__
-    from . import assemble, check, check_models, compiling, debugging, look, run
+    from . import (
+        assemble,
+        check,
+        check_models,
+        comparing,
+        compiling,
+        debugging,
+        look,
+        run,
+    )
 
     common = argparse.ArgumentParser(add_help=False)
     group = common.add_argument_group("output")
@@ -96,6 +105,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"relaxvm {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for group_of_commands in (run, debugging, look, assemble, compiling, check_models, check):
+    modules = (run, debugging, look, assemble, compiling, check_models, check, comparing)
+    for group_of_commands in modules:
         group_of_commands.add_commands(commands, common)
     return parser

@@ -1,9 +1,9 @@
 """The score of exported programs in a folder.
 
 ``python -m tests.torch_suite.score FOLDER [PATTERN]`` prints what is not equal, and the numbers.  A
-program is a file ``NAME.pt2``, beside ``NAME.npz`` with inputs ``i0``, ``i1`` and so on, and with
-torch's outputs ``o0`` and so on; `tests.torch_suite.samples` and `tests.torch_suite.export` make
-them.  PyTorch itself is not needed.
+program is a file ``NAME.pt2`` or ``NAME.onnx``, beside ``NAME.npz`` with inputs ``i0``, ``i1`` and
+so on, and with torch's outputs ``o0`` and so on; `tests.torch_suite.samples` and
+`tests.torch_suite.export` make them.  PyTorch itself is not needed.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ WITHIN = 2e-4
 
 
 def _leaves(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        value = list(value.values())
     if isinstance(value, (tuple, list)):
         return [leaf for each in value for leaf in _leaves(each)]
     return [np.asarray(value)]
@@ -55,7 +57,9 @@ def problem_of(path: Path) -> str:
         arrays = {key: found[key] for key in found.files}
     inputs = [arrays[f"i{i}"] for i in range(sum(key[0] == "i" for key in arrays))]
     outputs = [arrays[f"o{i}"] for i in range(sum(key[0] == "o" for key in arrays))]
-    vm = relaxvm.VirtualMachine(relaxvm.compile(from_exported_program(str(path))))
+    is_archive = path.suffix == ".pt2"
+    program: Any = from_exported_program(str(path)) if is_archive else str(path)
+    vm = relaxvm.VirtualMachine(relaxvm.compile(program))
     results = _leaves(vm["main"](*inputs))
     if len(results) != len(outputs):
         return f"expected {len(outputs)} results, got {len(results)}"
@@ -73,8 +77,8 @@ def problem_of(path: Path) -> str:
 def score(folder: Path, pattern: str = "") -> None:
     """Print the programs that fail, and how many pass."""
     counts: Counter[str] = Counter()
-    for path in sorted(folder.glob("*.pt2")):
-        if not re.search(pattern, path.stem) or not path.with_suffix(".npz").exists():
+    for path in sorted([*folder.glob("*.pt2"), *folder.glob("*.onnx")]):
+        if not re.search(pattern, path.name) or not path.with_suffix(".npz").exists():
             continue
         try:
             problem = problem_of(path)
@@ -83,7 +87,7 @@ def score(folder: Path, pattern: str = "") -> None:
             problem = f"{type(error).__name__}: {text}"
         counts["equal" if not problem else "different"] += 1
         if problem:
-            print(f"{path.stem}: {problem[:400]}", flush=True)
+            print(f"{path.name}: {problem[:400]}", flush=True)
     print(", ".join(f"{count} {what}" for what, count in counts.items()))
 
 

@@ -100,6 +100,7 @@ def from_onnx(
     *,
     operators: Mapping[tuple[str, str], Callable[..., Any]] | None = None,
     constants_as_inputs: Collection[str] = (),
+    extra_outputs: Sequence[str] = (),
     limits: Limits | None = None,
 ) -> IRModule:
     """Import an ONNX model.
@@ -118,6 +119,8 @@ def from_onnx(
             `relaxvm.frontend.onnx.registry`.
         constants_as_inputs: names of constants that the model declares as inputs, too, and that a
             caller gives instead of the model.
+        extra_outputs: names of values of the graph that are results, too, after the model's
+            outputs.
         limits: bounds for a model of unknown origin: the time and memory of the import
             (`wall_time`, `live_bytes`, `alloc_bytes`), and `file_bytes` of bytes.
 
@@ -139,6 +142,8 @@ def from_onnx(
 
     def work() -> IRModule:
         found, name, folder = read_model(model, limits)
+        if extra_outputs:
+            _add_outputs(found, extra_outputs)
         with headroom("from_onnx"):
             return _import(
                 found, name, folder, shape_dict, dtype_dict, opset, keep_params_in_input,
@@ -248,6 +253,17 @@ def _leave_to_callers(graph: messages.Graph, names: Collection[str], model: str)
             f"got {readable(wrong)!r}"
         )
     graph.initializer = [tensor for tensor in graph.initializer if tensor.name not in names]
+
+
+def _add_outputs(model: messages.Model, names: Sequence[str]) -> None:
+    """Let values of the graph be outputs, after those that there are."""
+    assert model.graph is not None
+    added = []
+    for name in names:
+        value = messages.Value()
+        value.name = name
+        added.append(value)
+    model.graph.output = [*model.graph.output, *added]
 
 
 def _with_generators(module: IRModule, context: Context) -> IRModule:

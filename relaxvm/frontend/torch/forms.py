@@ -119,8 +119,8 @@ def constant_of(x: Any) -> NDArray[Any] | None:
 
 
 def length(dim: Any) -> Any:
-    """A dimension as an int, or else as a simplified expression."""
-    if isinstance(dim, int):
+    """A number as it is; an expression of dimensions simplified, as an int if it is one."""
+    if not isinstance(dim, Expr):
         return dim
     dim = simplify(dim)
     return dim.value if isinstance(dim, IntImm) else dim

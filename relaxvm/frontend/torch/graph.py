@@ -152,6 +152,7 @@ class Graph(Emitter):
         values: name -> `Tensor` for a tensor, else the value itself.
         graph: its message.
         autocast: the data type that operators may choose for float32; None where they do not.
+        watched: names of tensors that are kept here as their nodes left them; None before that.
     """
 
     def __init__(self, context: Context, graph: messages.Graph) -> None:
@@ -161,6 +162,7 @@ class Graph(Emitter):
         self.graph = graph
         self.autocast: str | None = None
         self.node: messages.Node | None = None
+        self.watched: dict[str, Value | None] = {}
         self._rewritten: dict[str, Any] = {}
 
     # Names
@@ -239,6 +241,8 @@ class Graph(Emitter):
                 TypeError, ValueError, ArithmeticError, IndexError, KeyError, AttributeError
             ) as error:  # fmt: skip
                 raise Problem(self._at_node(node, error)) from error
+            for name in self.watched.keys() & node.tensors() if self.watched else ():
+                self.watched[name] = self[name]
 
     def _at_node(self, node: messages.Node, error: Exception) -> str:
         place = self.context.places.text_of(node)

@@ -8,6 +8,7 @@ are read there, and written where it ends.
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -69,6 +70,15 @@ class _Leaf(NamedTuple):
     name: str
     argument: messages.Argument | None
     constant: Any = None
+
+
+def _of_any_number(place: str) -> str:
+    """The place of an argument in ``*args`` or ``**kwargs``, which is a parameter here."""
+    found = re.match(r"L\['(\w+)'\]\[(?:(\d+)|'(\w+)')\]", place)
+    if found is None:
+        return place
+    label = f"{found[1]}_{found[2]}" if found[3] is None else found[3]
+    return f"L[{label!r}]{place[found.end() :]}"
 
 
 class Interface:
@@ -373,7 +383,8 @@ class Interface:
     def _place(self, path: str) -> Any:
         """The number at a place of the inputs."""
         tensor, size, axis = path.rpartition(".size()")
-        name = self._paths.get(tensor if size else path)
+        place = tensor if size else path
+        name = self._paths.get(place) or self._paths.get(_of_any_number(place))
         if name is None:
             raise ValueError(f"there is no input {readable(path)}")
         if not size:

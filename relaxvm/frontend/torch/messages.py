@@ -145,6 +145,16 @@ class Node:
     is_hop_single_tensor_return: bool | None = None
     name: str | None = None
 
+    def tensors(self) -> list[str]:
+        """The names of the tensors that it makes."""
+        found: list[str] = []
+        for kind, value in self.outputs:
+            if kind == "as_tensor":
+                found.append(value.name)
+            elif kind == "as_tensors":
+                found += [each.name for each in value]
+        return found
+
 
 @dataclass(slots=True)
 class Graph:

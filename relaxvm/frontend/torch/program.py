@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 import mmap
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...errors import RelaxVMError
-from ...ir import BlockBuilder, IRModule, Tuple
+from ...ir import BlockBuilder, Expr, IRModule, Tuple
 from ...ir.nesting import headroom
 from ...limits import Limits
+from ...messages import readable
 from ...vm.limited import run_limited
 from ..common.emitter import Problem
 from . import messages
@@ -75,6 +76,7 @@ def from_exported_program(
     operators: Mapping[str, Callable[..., Any]] | None = None,
     functional: bool = False,
     flat: bool = False,
+    extra_outputs: Sequence[str] = (),
     limits: Limits | None = None,
 ) -> IRModule:
     """Import a program that ``torch.export`` made.
@@ -95,6 +97,9 @@ def from_exported_program(
             the new contents.  Without it the VM keeps the buffers, in ``vm.state``, and writes to
             the inputs.
         flat: the inputs and outputs are the tensors of the graph: no dicts, no tuples in tuples.
+        extra_outputs: names of tensors of the graph that are results, too: the result is a pair
+            then, of what the program returns and a tuple of these tensors, as their nodes left
+            them.
         limits: bounds for a program of unknown origin: the time and memory of the import
             (`wall_time`, `live_bytes`, `alloc_bytes`), and `file_bytes` of bytes.
 
@@ -128,7 +133,7 @@ def from_exported_program(
             return _import(
                 archive, name, program, operators or {},
                 {"keeps_params": keep_params_as_input, "is_functional": functional,
-                 "is_flat": flat}, unwrap_unit_return_tuple,
+                 "is_flat": flat}, unwrap_unit_return_tuple, extra_outputs,
             )  # fmt: skip
 
     return run_limited(work, limits, "from_exported_program")
@@ -141,6 +146,7 @@ def _import(
     operators: Mapping[str, Callable[..., Any]],
     options: Mapping[str, bool],
     unwraps: bool,
+    extra_outputs: Sequence[str],
 ) -> IRModule:
     tensors = archive.tensors(name)
     builder = BlockBuilder()
@@ -148,6 +154,7 @@ def _import(
     graph = program.graph_module.graph
     refuse_unknown(context, graph)
     top = Graph(context, graph)
+    top.watched = dict.fromkeys(extra_outputs)
     try:
         interface = Interface(top, program, tensors, **options)
         pure = interface.is_pure and not has_effects(context, graph)
@@ -158,9 +165,21 @@ def _import(
             result = interface.end()
             if unwraps and isinstance(result, Tuple) and len(result.fields) == 1:
                 result = result.fields[0]
+            if extra_outputs:
+                result = Tuple([result, Tuple(_watched(top))])
             builder.emit_func_output(result)
     except Problem as problem:
         raise RelaxVMError(f"{archive.name}: {problem}") from problem.__cause__
     module = builder.get()
     module.sources = context.places.texts()
     return module
+
+
+def _watched(graph: Graph) -> list[Expr]:
+    """The tensors of `extra_outputs`."""
+    found = []
+    for name, value in graph.watched.items():
+        if value is None:
+            raise Problem(f"extra_outputs: no node makes a tensor {readable(name)!r}")
+        found.append(graph.expr(value))
+    return found
