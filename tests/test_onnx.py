@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 from collections import Counter
@@ -283,6 +284,37 @@ def test_operators_of_known_numbers_are_evaluated() -> None:
     names = {call.op.name for call in _calls(mod)}
     assert names == {"relax.reshape"}
     assert VirtualMachine(build(mod))["main"](np.zeros((1, 9, 3), "f")).shape == (1, 27)
+
+
+def test_slices_of_slices_stay_short() -> None:
+    """Lengths are written once in the length of a slice."""
+    names = ["x", *[f"y{i}" for i in range(12)]]
+    nodes = [node("Slice", f"{a} one last axis", b) for a, b in itertools.pairwise(names)]
+    constants = {"one": np.array([1]), "last": np.array([-1]), "axis": np.array([0])}
+    mod = from_onnx(model_of(nodes, {"x": (FLOAT, ["n", 1])}, ["y11"], constants))
+    assert "R.Tensor((T.max(n - 24, 0), 1)" in mod.script()
+    vm = VirtualMachine(build(mod))
+    for length, left in ((3, 0), (24, 0), (30, 6)):
+        x = np.arange(length, dtype="f").reshape(-1, 1)
+        np.testing.assert_array_equal(vm["main"](x), x[12 : 12 + left])
+
+
+def test_long_dimensions_have_names() -> None:
+    """What is computed from a length of a length, and so on, is checked when the program runs."""
+    nodes, last = [], "x"
+    for i in range(5):
+        nodes += [node("Shape", last, f"s{i}"), node("Gather", f"s{i} zero", f"n{i}"),
+                  node("Sub", f"n{i} one", f"e{i}"),
+                  node("Slice", f"{last} one e{i} zero", f"y{i}")]  # fmt: skip
+        last = f"y{i}"
+    constants = {"one": np.array([1]), "zero": np.array([0])}
+    mod = from_onnx(model_of(nodes, {"x": (FLOAT, ["n", 1])}, ["y4"], constants))
+    assert "R.match_cast(" in mod.script()
+    assert len(mod.script()) < 4000
+    vm = VirtualMachine(build(mod))
+    for length in (2, 10, 16):
+        x = np.arange(length, dtype="f").reshape(-1, 1)
+        np.testing.assert_array_equal(vm["main"](x), x[5 : length - 5])
 
 
 def _calls(mod: Any) -> list[Any]:

@@ -82,6 +82,10 @@ _MAX_CHOICES: Final = 8
 _DEPTH: Final = 4
 """Depth of the search for bounds: the number of relations between atoms that it chains."""
 
+_MAX_QUESTIONS: Final = 400
+"""Bounds that are asked for to find others: from then on, relations between atoms are not looked
+at.  Their number may double with each maximum within a maximum."""
+
 _GREATEST: Final = (1 << 63) - 1
 """The greatest int64."""
 
@@ -220,7 +224,7 @@ def _is_integer(expr: Expr) -> bool:
 class _Normalizer:
     """Converts expressions to polynomials; numbers the atoms and knows bounds of variables."""
 
-    __slots__ = ("atoms", "bounds", "forms", "intervals", "limits", "numbers")
+    __slots__ = ("atoms", "bounds", "forms", "intervals", "left", "limits", "numbers")
 
     atoms: list[_Atom]
     numbers: dict[Any, int]
@@ -232,6 +236,8 @@ class _Normalizer:
     """Cache of the normal forms of what is not a sum, by id; it keeps the expressions alive."""
     intervals: dict[Any, tuple[Bound, Bound]]
     """Cache of `interval` by polynomial and depth: nested atoms ask for the same ones often."""
+    left: int | None
+    """How many more bounds `interval` may look for; None where nobody asks."""
 
     def __init__(self) -> None:
         self.atoms = []
@@ -240,6 +246,7 @@ class _Normalizer:
         self.limits = {}
         self.forms = {}
         self.intervals = {}
+        self.left = None
 
     def number(self, key: Any, make: Callable[..., _Atom], *args: Any) -> int:
         """Return the number of the atom with a key; create the atom if there is none."""
@@ -598,9 +605,21 @@ class _Normalizer:
             return self._interval(p, 0)
         key = depth, _key(p)
         found = self.intervals.get(key)
-        if found is None:
-            checkpoint()
+        if found is not None:
+            return found
+        checkpoint()
+        is_first = self.left is None
+        if is_first:
+            self.left = _MAX_QUESTIONS
+        elif not self.left:
+            return self._interval(p, 0)
+        else:
+            self.left -= 1
+        try:
             found = self.intervals[key] = self._interval(p, depth)
+        finally:
+            if is_first:
+                self.left = None
         return found
 
     def _interval(self, p: Polynomial, depth: int) -> tuple[Bound, Bound]:
@@ -615,6 +634,8 @@ class _Normalizer:
                 high += coefficient * b
         if depth:
             for monomial, coefficient in p.items():
+                if self.left == 0:
+                    break
                 if len(monomial) == 1 and (low == -inf or high == inf or len(p) > 1):
                     tighter = self._by_atom(p, monomial, coefficient, depth)
                     if tighter is not None and tighter != (-inf, inf):

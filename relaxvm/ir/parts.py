@@ -16,10 +16,21 @@ from typing import Any, Final
 from ..errors import ExprSizeError
 from .node import Node
 
-__all__ = ["MOST_EXPR_PARTS", "MOST_PROGRAM_PARTS", "check_parts", "count_parts"]
+__all__ = [
+    "MOST_DIM_PARTS",
+    "MOST_EXPR_PARTS",
+    "MOST_PROGRAM_PARTS",
+    "check_parts",
+    "count_parts",
+    "parts_of",
+]
 
 MOST_EXPR_PARTS: Final = Node.MOST_PARTS
 """The largest number of parts of a scalar, such as a dimension."""
+
+MOST_DIM_PARTS: Final = 64
+"""The largest number of parts of a dimension that is written out where a variable stands for it;
+such expressions grow where lengths are computed from lengths, again and again."""
 
 MOST_PROGRAM_PARTS: Final = 1 << 22
 """The largest number of parts of a statement, and of a call that computes a scalar."""
@@ -38,6 +49,11 @@ def check_parts(parts: int, most: int = MOST_EXPR_PARTS) -> int:
             "use; bind parts of it to variables"
         )
     return parts
+
+
+def parts_of(node: Node) -> int:
+    """How many parts a scalar has, which its constructor counted."""
+    return node._parts
 
 
 def count_parts(node: Any) -> None:

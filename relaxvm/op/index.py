@@ -124,6 +124,12 @@ def slice_of(
         part = range(*slice(begin.value, end.value, step).indices(length.value))
         return int_imm(part.start), int_imm(len(part))
     analyzer = analyzer_of(length)
+    if step > 0 and not assume_inbound and isinstance(begin, IntImm) and isinstance(end, IntImm):
+        found = _count_between(length, begin.value, end.value)
+        if found is not None:
+            first = prim.minimum(prim.maximum(_from_front(begin, length, analyzer), 0), length)
+            count = (found + (step - 1)) // step
+            return analyzer.simplify(first), analyzer.simplify(count)
     is_certain = assume_inbound or _is_ordered(begin, end, step)
     if not assume_inbound:
         least, most = (0, length) if step > 0 else (-1, length - 1)
@@ -135,6 +141,26 @@ def slice_of(
     count = (distance + (abs(step) - 1)) // abs(step)
     count = analyzer.simplify(count if is_certain else prim.maximum(count, 0))
     return analyzer.simplify(begin), count
+
+
+def _count_between(length: Expr, begin: int, end: int) -> Expr | None:
+    """How many indices of an axis ``range(length)[begin:end]`` has, in an expression with the
+    length once, so that slices of slices of slices stay short; None if there is none."""
+    if (begin < 0) == (end < 0) and end <= begin:
+        return int_imm(0)
+    if begin >= 0:
+        if end >= _BEYOND:
+            return prim.maximum(length - begin, 0)
+        if end >= 0:
+            return prim.maximum(prim.minimum(length, end) - begin, 0)
+        return int_imm(0) if end <= -_BEYOND else prim.maximum(length + (end - begin), 0)
+    if end >= _BEYOND:
+        return length if begin <= -_BEYOND else prim.minimum(length, -begin)
+    if end >= 0:
+        return prim.minimum(length, end) if begin <= -_BEYOND else None
+    if begin <= -_BEYOND:
+        return prim.maximum(length + end, 0)
+    return prim.maximum(prim.minimum(length + end, end - begin), 0)
 
 
 def _is_ordered(begin: Any, end: Any, step: int) -> bool:

@@ -33,6 +33,7 @@ from ..ir import (
     structural_equal,
     type_free_vars,
 )
+from ..ir.parts import MOST_DIM_PARTS, parts_of
 from ._renaming import Renamer
 from .pass_infra import Pass, PassContext, function_pass
 
@@ -128,8 +129,8 @@ class _Canonicalizer(Renamer):
         return whole if type(ty) is TupleType and len(ty.fields) == len(items) else None
 
     def _cast(self, binding: MatchCast, new: MatchCast) -> Binding | list[Binding]:
-        """Symbolic variables that a cast defines are replaced by the dimensions that they are.  A
-        cast to a type that is then known is dropped."""
+        """Symbolic variables that a cast defines are replaced by the dimensions that they are,
+        unless these are long.  A cast to a type that is then known is dropped."""
         if self._keeps_casts:
             return new
         value = new.value
@@ -145,7 +146,8 @@ class _Canonicalizer(Renamer):
         dims = {v: v for v in type_free_vars(new.ty) if v in self._symbols}
         result = bind_type(new.ty, value.ty, dims)  # type: ignore[arg-type]
         fresh = {v: dim for v, dim in dims.items() if v not in self._symbols}
-        if result is not BaseCheckResult.PASS or not isinstance(value, Var):
+        is_long = any(parts_of(dim) > MOST_DIM_PARTS for dim in fresh.values())
+        if result is not BaseCheckResult.PASS or not isinstance(value, Var) or is_long:
             # All of them are defined here, also those of which nothing is known.
             for symbol in type_free_vars(new.ty):
                 self._symbols.setdefault(symbol, None)

@@ -31,6 +31,7 @@ from ...ir import (
     convert_to_expr,
 )
 from ...ir.infer import infer_type, is_base_of
+from ...ir.parts import MOST_DIM_PARTS, parts_of
 from ...op.evaluate import evaluated
 from ...op.registry import CONSTRUCTORS
 from ...registry import RESULT_PREFIX
@@ -257,6 +258,20 @@ class Emitter:
         ty = TensorType(dims, value.dtype)
         self.context.bind(value, self.context.builder.match_cast(self.expr(value), ty))
         return value.dims
+
+    def with_short_dims(self, value: Value) -> Value:
+        """The value, with new symbolic variables for dimensions whose expressions are long: where a
+        length is computed from a length, again and again, expressions grow with every step."""
+        dims = value.dims if value.known is None else None
+        if dims is None or all(parts_of(dim) <= MOST_DIM_PARTS for dim in dims):
+            return value
+        name = identifier(self.hint)
+        short = [
+            Var(f"{name}_{i}", "int64") if parts_of(dim) > MOST_DIM_PARTS else dim
+            for i, dim in enumerate(dims)
+        ]
+        ty = TensorType(short, value.dtype)
+        return Value(self.context.builder.match_cast(self.expr(value), ty, name))
 
     def typed(self, expr: Expr, kind: Kind, hint: str = "") -> Value:
         """A value of a kind, which the program checks where the type of the expression does not say

@@ -215,7 +215,7 @@ class Graph(Emitter):
             raise Problem(f"expected {len(node.output)} outputs, the operator has {len(results)}")
         for name, value in zip(node.output, results, strict=False):
             if name and value is not None:
-                self[name] = value
+                self[name] = self.with_short_dims(value)
 
     def call(self, node: messages.Node, inputs: Sequence[Value | None]) -> list[Value | None]:
         """The results of a node."""

@@ -275,7 +275,8 @@ def _with_generators(module: IRModule, context: Context) -> IRModule:
     assert isinstance(body, SeqExpr)
     made = BindingBlock([VarBinding(found, call) for found, call in context.generators])
     body = SeqExpr([made, *body.blocks], body.body)
-    module.update_func(var, main.replace(body=body, is_pure=False))
+    del module[var]
+    module["main"] = main.replace(body=body, is_pure=False)  # a variable of the new type
     return module
 
 
