@@ -76,6 +76,8 @@ if TYPE_CHECKING:
     from .isa import FuncKind
     from .limits import Limits
     from .native.functions import NativeFunction, load_kernels, native_function
+    from .observe.capture import capture
+    from .observe.compare import compare
     from .observe.debugger import debug
     from .observe.profiler import profile
     from .op.base import call_dps_packed, call_pure_packed, call_tir, call_tir_inplace
@@ -155,6 +157,8 @@ __all__ = [
     "call_pure_packed",
     "call_tir",
     "call_tir_inplace",
+    "capture",
+    "compare",
     "compile",
     "const",
     "convert_to_expr",
@@ -261,6 +265,8 @@ _HOME: Final = {
     "call_pure_packed": "op.base",
     "call_tir": "op.base",
     "call_tir_inplace": "op.base",
+    "capture": "observe.capture",
+    "compare": "observe.compare",
     "compile": "vm.program_cache",
     "const": "ir",
     "convert_to_expr": "ir",

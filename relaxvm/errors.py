@@ -30,6 +30,7 @@ __all__ = [
     "NameClashWarning",
     "NestingError",
     "NoCompilerError",
+    "NotFiniteError",
     "OperatorTypeError",
     "OperatorValueError",
     "ParseError",
@@ -179,6 +180,20 @@ class CompilerError(RelaxVMError):
 
 class NoCompilerError(CompilerError):
     """There is no C compiler on this system."""
+
+
+class NotFiniteError(RelaxVMError, FloatingPointError):
+    """A value is not finite, where ``relaxvm.capture(vm, nan_stop=True)`` looks for that.
+
+    Attributes:
+        variable: the variable, or the parameter, that has it, if known.
+        inputs: copies of the arguments of the operation that has made it; None for a parameter.
+    """
+
+    def __init__(self, message: str, variable: str | None = None, inputs: object = None) -> None:
+        super().__init__(message)
+        self.variable = variable
+        self.inputs = inputs
 
 
 class MissingExtraError(ImportError):

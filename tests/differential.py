@@ -34,13 +34,13 @@ import numpy as np
 
 import relaxvm
 from relaxvm import VirtualMachine, analysis, ir, transform
+from relaxvm.compiler.reduce import shrink
 from relaxvm.script import from_source
 from relaxvm.transform import Pass
 from relaxvm.transform.pipelines import LOWERING
 
 from .relax_evaluator import CheckError, Evaluator, KindError, MismatchError
 from .relax_generator import Program, generate, packed_functions
-from .shrink import shrink
 
 OPTIMIZING: tuple[Callable[[], Pass], ...] = (
     transform.Normalize,

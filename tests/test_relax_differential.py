@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from relaxvm import ir, op
+from relaxvm.compiler.reduce import shrink
 from relaxvm.values import Shape
 
 from . import differential, tir_examples
@@ -25,7 +26,6 @@ from .relax_evaluator import (
     UnsoundType,
 )
 from .relax_generator import Program, generate, packed_functions
-from .shrink import shrink
 from .tir_evaluator import run_prim_func
 
 pytestmark = pytest.mark.filterwarnings("ignore::relaxvm.errors.RelaxVMWarning")

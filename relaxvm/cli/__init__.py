@@ -86,6 +86,7 @@ def _parser() -> argparse.ArgumentParser:
         comparing,
         compiling,
         debugging,
+        experiments,
         look,
         run,
     )
@@ -105,7 +106,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"relaxvm {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    modules = (run, debugging, look, assemble, compiling, check_models, check, comparing)
+    modules = (
+        run, debugging, look, assemble, compiling, comparing, experiments, check_models, check,
+    )  # fmt: skip
     for group_of_commands in modules:
         group_of_commands.add_commands(commands, common)
     return parser

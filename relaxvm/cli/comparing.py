@@ -1,4 +1,4 @@
-"""``compare``: a model run by relaxvm and by another package, node by node."""
+"""``compare``: a model and another package, node by node; or two programs, by their variables."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from ..limits import Limits
 from ..vm.entry_checks import params_of
 from .console import Console
 from .exits import CommandError, Exit, UsageError, read_error
-from .files import add_file_argument, limits_of
-from .inputs import add_input_arguments, gather_inputs
+from .files import limits_of
+from .inputs import gather_inputs
+from .machines import add_run_arguments, make_vm
 
 __all__ = ["add_commands"]
 
@@ -22,12 +23,15 @@ _WITHIN = 2e-4
 
 def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
     command = commands.add_parser(
-        "compare", parents=[common], help="where a model differs from another package",
-        description="Run a model by relaxvm and by another package on the same inputs, and name "
-        "the first value of a node that differs. Memory does not grow with the number of nodes.",
+        "compare", parents=[common], help="where two programs, or a model and a package, differ",
+        description="Run a model by relaxvm and by another package, or a function of two programs, "
+        "on the same inputs, and name the first value that differs. Memory does not grow with the "
+        "number of values.",
     )  # fmt: skip
-    add_file_argument(command)
-    command.add_argument("--with", dest="other", required=True, metavar="PACKAGE",
+    add_run_arguments(command)
+    command.add_argument("second", metavar="OTHER", nargs="?",
+                         help="the program to compare with, such as FILE after a pass")  # fmt: skip
+    command.add_argument("--with", dest="other", metavar="PACKAGE",
                          help="onnxruntime, or reference (of the package onnx), for .onnx; torch "
                          "for .pt2")  # fmt: skip
     command.add_argument("--within", type=float, default=_WITHIN, metavar="X",
@@ -35,11 +39,18 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
                          f"of a tensor (default {_WITHIN})")  # fmt: skip
     command.add_argument("--all", action="store_true",
                          help="go on after the first value that differs")  # fmt: skip
-    add_input_arguments(command)
+    for name, kind in (("--rtol", "relative"), ("--atol", "absolute")):
+        command.add_argument(name, type=float, metavar="X",
+                             help=f"{kind} tolerance between two programs (default: sixteen units "
+                             "in the last place of the data type)")  # fmt: skip
     command.set_defaults(command=_compare)
 
 
 def _compare(args: argparse.Namespace, console: Console) -> int:
+    if (args.second is None) == (args.other is None):
+        raise UsageError("compare: expected either OTHER, a program, or --with PACKAGE")
+    if args.second is not None:
+        return _programs(args, console)
     if not args.within >= 0:
         raise UsageError(f"--within: expected a number >= 0, got {args.within}")
     limits = limits_of(args)
@@ -53,6 +64,24 @@ def _compare(args: argparse.Namespace, console: Console) -> int:
         raise CommandError(str(error)) from error
     except Exception as error:  # of the model
         raise CommandError(f"{args.file}: {type(error).__name__}: {error}") from error
+
+
+def _programs(args: argparse.Namespace, console: Console) -> int:
+    """Compare FILE and OTHER variable by variable."""
+    from ..observe.compare import compare
+
+    vm, info = make_vm(args, console)
+    inputs = gather_inputs(
+        args, params_of(vm.executable, info), console, vm.executable.names_of(info.name).inputs
+    )
+    args.file, args.function = args.second, info.name
+    other, _ = make_vm(args, console)
+    with console.progress(f"comparing {info.name}"):
+        found = compare(vm, other, inputs, function=info.name, rtol=args.rtol, atol=args.atol,
+                        stop=not args.all)  # fmt: skip
+    console.text(f"{found.table(10_000)}\n{found}" if args.all else str(found))
+    console.result({"function": info.name, **found.to_dict()})
+    return Exit.OK if found.same else Exit.FAILED
 
 
 def _run(args: argparse.Namespace, console: Console, limits: Limits) -> int:

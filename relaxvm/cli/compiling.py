@@ -25,7 +25,7 @@ from .files import (
     program_kind,
 )
 
-__all__ = ["add_commands"]
+__all__ = ["add_commands", "read_module"]
 
 _ENTRY: Final = "Module"
 
@@ -77,7 +77,7 @@ def _compile(args: argparse.Namespace, console: Console) -> int:
     begun = time.perf_counter()
     limits = limits_of(args)
     with console.progress(f"reading {args.script}"):
-        mod = _read_module(args.script, args.entry, limits)
+        mod = read_module(args.script, args.entry, limits)
         params = run_limited(lambda: _read_params(args.params), limits, "--params")
     with console.progress(f"compiling {args.script}"):
         executable = _build(args, mod, params, limits)
@@ -167,7 +167,7 @@ def _read_blob(name: str) -> dict[str, Any]:
         raise CommandError(str(error), Exit.MALFORMED) from error
 
 
-def _read_module(name: str, entry: str | None, limits: Limits) -> Any:
+def read_module(name: str, entry: str | None, limits: Limits) -> Any:
     """Return the program in a file.
 
     Raises:

@@ -1,20 +1,159 @@
-"""Shrink programs that show a difference.
+"""Reducing programs that go wrong: the pass that is to blame, and the smallest program.
 
-Every edit keeps a program well typed: it removes unused functions and bindings, replaces values by
-simpler ones of the same type, replaces an If by one of its branches, or returns less from "main".
-`shrink` continues as long as some edit keeps the wanted property.
+`blame` finds the first pass that changes what a program computes or that fails on it.  `shrink`
+makes a program smaller for as long as it keeps a property.  Every edit keeps it well typed: it
+removes unused functions and bindings, replaces values by simpler ones of the same type, replaces
+an If by one of its branches, or returns less from "main".
 """
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
-from relaxvm import ir, op
-from relaxvm.tir import PrimFunc
+from .. import ir, op
+from ..executable import VMExecutable
+from ..observe.compare import Computed, Tolerance, differ
+from ..observe.copies import copied
+from ..tir import PrimFunc
+from ..transform import Pass, PassContext
+from ..vm import VirtualMachine
+from .build import build
+
+__all__ = ["Blame", "Outcome", "blame", "fails_alike", "outcome_of", "shrink"]
 
 Holds = Callable[[ir.IRModule, list[Any]], bool]
+
+OPTIONAL_LOWERING: Final = (
+    "RewriteDataflowReshape", "WriteInPlace", "PlanMemory", "KillAfterLastUse", "ReuseShapes",
+)  # fmt: skip
+"""Passes of the lowering without which a program can be compiled as well, in their order."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What becomes of a program: a result, or an exception of the build or of the run.
+
+    Attributes:
+        value: the result, or the exception.
+        stage: "build" or "run".
+    """
+
+    value: Any
+    stage: str
+
+    @property
+    def failed(self) -> bool:
+        """Whether it is an exception."""
+        return isinstance(self.value, BaseException)
+
+    @property
+    def kind(self) -> tuple[str, type, str]:
+        """Of an exception: stage, class, and the message without its numbers and names."""
+        text = str(self.value).partition("\n")[0]
+        return self.stage, type(self.value), re.sub(r"'[^']*'|[\w.%]*\d[\w.%]*", "_", text)[:60]
+
+    def difference(self, other: Outcome, tolerance: Tolerance) -> str:
+        """How another outcome differs; empty if it does not."""
+        return differ(Computed("", self.value), Computed("", other.value), tolerance).text
+
+
+def outcome_of(
+    mod: ir.IRModule, args: Sequence[Any], *, disabled: Sequence[str] = (), function: str = "main"
+) -> Outcome:
+    """Build a program and run a function of it on copies of arguments.
+
+    Args:
+        disabled: passes of the lowering that are left out.
+    """
+    try:
+        with PassContext(disabled_pass=disabled):
+            executable: VMExecutable = build(mod, relax_pipeline="default_build")
+    except Exception as error:
+        return Outcome(error, "build")
+    try:
+        return Outcome(VirtualMachine(executable)[function](*copied(tuple(args))), "run")
+    except Exception as error:
+        return Outcome(error, "run")
+
+
+@dataclass(frozen=True)
+class Blame:
+    """The pass that is to blame.
+
+    Attributes:
+        name: of the pass.
+        text: what it does: how the result differs, or the exception.
+        before: the program before it.
+    """
+
+    name: str
+    text: str
+    before: ir.IRModule
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.text}"
+
+
+def blame(
+    mod: ir.IRModule,
+    args: Sequence[Any],
+    passes: Sequence[Pass] = (),
+    *,
+    tolerance: Tolerance = Tolerance(1e-4, 1e-5),  # noqa: B008  (immutable)
+) -> Blame | None:
+    """The first pass that changes the outcome of "main", or that fails.
+
+    The program is run after each of `passes`, lowered with as few passes as can be; then each
+    optional pass of the lowering (`OPTIONAL_LOWERING`) is added.
+
+    Args:
+        mod: the program.
+        args: the arguments of "main".
+        passes: passes to apply to it, in order.
+        tolerance: how far results may be apart.
+
+    Returns:
+        None if no pass is to blame.
+    """
+    left_out = list(OPTIONAL_LOWERING)
+    expected = outcome_of(mod, args, disabled=left_out)
+    for each in passes:
+        before = mod
+        try:
+            mod = each(mod)
+        except Exception as error:
+            return Blame(each.name, f"fails: {type(error).__name__}: {error}", before)
+        found = outcome_of(mod, args, disabled=left_out).difference(expected, tolerance)
+        if found:
+            return Blame(each.name, found, before)
+    while left_out:
+        name = left_out.pop(0)
+        found = outcome_of(mod, args, disabled=left_out).difference(expected, tolerance)
+        if found:
+            return Blame(name, found, mod)
+    return None
+
+
+def fails_alike(mod: ir.IRModule, args: Sequence[Any]) -> Holds:
+    """A property for `shrink`: to raise the same class of exception, with a like message, at the
+    same stage as a program does.
+
+    Raises:
+        ValueError: the program does not fail.
+    """
+    expected = outcome_of(mod, args)
+    if not expected.failed:
+        raise ValueError("the program does not fail: it builds and runs on these inputs")
+
+    def holds(mod: ir.IRModule, args: list[Any]) -> bool:
+        found = outcome_of(mod, args)
+        return found.failed and found.kind == expected.kind
+
+    return holds
 
 
 def shrink(
@@ -41,11 +180,11 @@ class _Shrinker:
         changed = True
         while changed and time.monotonic() < self.end:
             changed = self.keep(without_unused(self.mod), self.args)
-            for name in [v.name_hint for v, f in self.mod.items() if type(f) is ir.Function]:
+            for name in [v.name for v, f in self.mod.items() if type(f) is ir.Function]:
                 changed = self.drop_unused(name) or changed
             changed = self.fewer_results() or changed
             for rewrite in (_If, _Simpler, _Plain):
-                for name in [v.name_hint for v, f in self.mod.items() if type(f) is ir.Function]:
+                for name in [v.name for v, f in self.mod.items() if type(f) is ir.Function]:
                     changed = self.rewrites(name, rewrite) or changed
             changed = self.fewer_params() or changed
 
@@ -122,7 +261,7 @@ class _Uses(ir.ExprVisitor):
         self.found.add(var)
 
     def visit_global_var(self, var: ir.GlobalVar) -> None:
-        self.found.add(var.name_hint)
+        self.found.add(var.name)
 
     def visit_scalar(self, scalar: ir.Expr) -> None:
         self.found.update(ir.free_vars(scalar))
@@ -185,7 +324,7 @@ def without_unused(mod: ir.IRModule) -> ir.IRModule | None:
         for _, func in new.items():
             if not isinstance(func, PrimFunc):
                 called |= {v for v in _used(func) if isinstance(v, str)}
-        dead = [var for var in new if var.name_hint not in called]
+        dead = [var for var in new if var.name not in called]
         if not dead:
             return new if changed else None
         changed = True
