@@ -304,6 +304,7 @@ _SUBMODULES: Final = frozenset(
     {
         "adt",
         "analysis",
+        "contrib",
         "errors",
         "ir",
         "isa",
@@ -312,6 +313,7 @@ _SUBMODULES: Final = frozenset(
         "registry",
         "script",
         "te",
+        "testing",
         "tir",
         "transform",
         "values",

@@ -16,7 +16,8 @@ from typing import Any, Final
 
 from .. import ir, op
 from ..executable import VMExecutable
-from ..observe.compare import Computed, Tolerance, differ
+from ..observe.compare import Tolerance, differ
+from ..observe.computed import Computed
 from ..observe.copies import copied
 from ..tir import PrimFunc
 from ..transform import Pass, PassContext

@@ -52,10 +52,10 @@ class Tolerance(NamedTuple):
 
 def _epsilon(dtype: np.dtype[Any]) -> float:
     if dtype.type.__module__ == "numpy":
-        return float(np.finfo(dtype).eps)  # type: ignore[no-untyped-call]
+        return float(np.finfo(dtype).eps)
     import ml_dtypes
 
-    return float(ml_dtypes.finfo(dtype).eps)
+    return float(ml_dtypes.finfo(dtype).eps)  # type: ignore[no-untyped-call]
 
 
 @dataclass(frozen=True)
