@@ -20,6 +20,7 @@ from .canonicalize_bindings import *
 from .combine_parallel_matmul import *
 from .compile_shape_functions import *
 from .compute_prim_value import *
+from .concat_in_place import *
 from .config import *
 from .convert_layout import *
 from .convert_to_dataflow import *

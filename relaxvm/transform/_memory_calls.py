@@ -16,6 +16,7 @@ from ..op.rules import VOID
 __all__ = [
     "ALLOC_STORAGE",
     "ALLOC_TENSOR",
+    "VIEW",
     "alloc_storage",
     "alloc_tensor",
     "data_type",
@@ -23,6 +24,7 @@ __all__ = [
     "kill_storage",
     "kill_tensor",
     "new_tensor",
+    "view",
     "vm_alloc_storage",
     "vm_alloc_tensor",
 ]
@@ -30,6 +32,7 @@ __all__ = [
 _NEW_TENSOR: Final = Op.get("relax.builtin.alloc_tensor")
 ALLOC_STORAGE: Final = Op.get("relax.memory.alloc_storage")
 ALLOC_TENSOR: Final = Op.get("relax.memory.alloc_tensor")
+VIEW: Final = Op.get("relax.memory.view")
 _KILL_STORAGE: Final = Op.get("relax.memory.kill_storage")
 _KILL_TENSOR: Final = Op.get("relax.memory.kill_tensor")
 _VM_ALLOC_STORAGE: Final = Op.get("relax.vm.alloc_storage")
@@ -71,6 +74,13 @@ def alloc_tensor(
     ):
         ty = TensorType(shape, dtype.value)
     return Call(ALLOC_TENSOR, (storage, int_imm(offset), shape, dtype, device), None, (), ty)
+
+
+def view(tensor: Expr, ty: TensorType, offset: int) -> Call:
+    """memory.view of a type of known shape and data type, some bytes from the beginning on."""
+    assert ty.shape is not None
+    assert ty.dtype is not None
+    return Call(VIEW, (tensor, ty.shape, data_type(ty.dtype), int_imm(offset)), None, (), ty)
 
 
 def kill_storage(storage: Expr) -> Call:

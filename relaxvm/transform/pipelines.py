@@ -29,6 +29,7 @@ LOWERING: Final[tuple[tuple[Callable[[], Pass], str], ...]] = (
     (transform.ToNonDataflow, "later passes add side effects"),
     (transform.RemovePurityChecking, "from here on, pure functions may have side effects inside"),
     (transform.CallTIRRewrite, "outputs of kernels are allocated explicitly"),
+    (transform.ConcatInPlace, "parts of a concatenation are computed at their places in it"),
     (transform.WriteInPlace, "elementwise kernels overwrite inputs that are no longer used"),
     (transform.PlanMemory, "tensors share storages"),
     (transform.LowerAllocTensor, "tensors that were not planned get their own storage"),

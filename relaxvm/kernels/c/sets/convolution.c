@@ -426,22 +426,25 @@ static int get_depthwise(const RvmKernelCall *call, Conv *c) {
 /* The results of one row of windows, some pixels from one on, whose windows are on the image from left to
  * right.  `taps` rows of the window are on the image. */
 typedef struct {
-    const float *x;      /* the first tap of the first pixel */
-    const float *weight; /* its weights */
+    const float *x;                    /* the first tap of the first pixel */
+    const float *weight;               /* its weights */
+    const float *bias, *residual;      /* of the first pixel; may be NULL */
+    float *out;
     int64_t taps, row_floats, weight_row;
+    RvmEpilogue epilogue;
 } Slide;
 
 /* Pixels at once: as many as are left, of these. */
 #define SLIDE_PIXELS 7
 #define SOME_PIXELS 4
 
-static inline __attribute__((always_inline)) void slide(const Slide *s, vf *sum, int lane, int window,
-                                                        int stride, int pixels) {
+static inline __attribute__((always_inline)) void slide(const Slide *s, int lane, int window, int stride,
+                                                        int pixels) {
     const float *x = s->x + lane, *w = s->weight + lane;
     int64_t rows = s->taps, row_floats = s->row_floats, weight_row = s->weight_row;
-    vf own[SLIDE_PIXELS]; /* in registers: the compiler cannot know that `sum` is not the image */
+    vf sum[SLIDE_PIXELS], start = s->bias ? rvm_load(s->bias + lane) : rvm_all(0);
 #pragma GCC unroll 8
-    for (int i = 0; i < pixels; i++) own[i] = sum[i];
+    for (int i = 0; i < pixels; i++) sum[i] = start;
     for (int64_t ky = 0; ky < rows; ky++) {
         vf weight[7];
 #pragma GCC unroll 8
@@ -452,24 +455,27 @@ static inline __attribute__((always_inline)) void slide(const Slide *s, vf *sum,
 #pragma GCC unroll 8
             for (int kx = 0; kx < window; kx++)
                 if (i >= kx && (i - kx) % stride == 0 && (i - kx) / stride < pixels)
-                    own[(i - kx) / stride] = rvm_fma(weight[kx], value, own[(i - kx) / stride]);
+                    sum[(i - kx) / stride] = rvm_fma(weight[kx], value, sum[(i - kx) / stride]);
         }
         x += row_floats;
         w += weight_row;
     }
 #pragma GCC unroll 8
-    for (int i = 0; i < pixels; i++) sum[i] = own[i];
+    for (int i = 0; i < pixels; i++) {
+        if (s->residual) sum[i] += rvm_load(s->residual + i * RVM_BLOCK + lane);
+        rvm_store(s->out + i * RVM_BLOCK + lane, rvm_bounded(sum[i], &s->epilogue));
+    }
 }
 
-typedef void (*SlideCall)(const Slide *, vf *sum, int lane);
+typedef void (*SlideCall)(const Slide *, int lane);
 
 /* For each number of pixels, the most first. */
 #define SLIDES 3
 static const int slide_pixels[SLIDES] = {SLIDE_PIXELS, SOME_PIXELS, 1};
 
 #define SLIDE(window, stride, pixels)                                                         \
-    static void slide_##window##_##stride##_##pixels(const Slide *s, vf *sum, int lane) {     \
-        slide(s, sum, lane, window, stride, pixels);                                          \
+    static void slide_##window##_##stride##_##pixels(const Slide *s, int lane) {              \
+        slide(s, lane, window, stride, pixels);                                               \
     }
 #define SLIDE_OF(window, stride)                                                              \
     SLIDE(window, stride, 7) SLIDE(window, stride, 4) SLIDE(window, stride, 1)                \
@@ -522,34 +528,32 @@ static int depthwise_row(const RvmKernelCall *call, const Conv *c, int64_t *done
     int64_t end = room < 0 ? 0 : room / c->stride_x + 1;
     if (begin > c->columns) begin = c->columns;
     if (end > c->columns) end = c->columns;
-    Slide s = {.taps = taps - above,
+    Slide s = {.weight = weight + above * c->wide * RVM_BLOCK,
+               .bias = bias,
+               .taps = taps - above,
                .row_floats = c->dilation_y * c->width * RVM_BLOCK,
-               .weight = weight + above * c->wide * RVM_BLOCK,
-               .weight_row = c->wide * RVM_BLOCK};
-    for (int lane = 0; lane < RVM_BLOCK; lane += RVM_LANES) {
-        vf start = bias ? rvm_load(bias + lane) : rvm_all(0);
-        for (int64_t p = 0; p < c->columns;) {
-            vf sum[SLIDE_PIXELS];
-            int count = 1;
-            if (slides && p >= begin && p < end) {
-                int which = p + SLIDE_PIXELS <= end ? 0 : p + SOME_PIXELS <= end ? 1 : 2;
-                count = slide_pixels[which];
-                for (int i = 0; i < SLIDE_PIXELS; i++) sum[i] = start;
-                s.x = x + ((first + above * c->dilation_y) * c->width + p * c->stride_x - c->left) *
-                              RVM_BLOCK;
-                slides[which](&s, sum, lane);
-            } else {
-                sum[0] = start;
-                tap_by_tap(c, x, weight, y, p, lane, sum);
+               .weight_row = c->wide * RVM_BLOCK,
+               .epilogue = c->epilogue};
+    for (int64_t p = 0; p < c->columns;) {
+        int64_t at = p * RVM_BLOCK;
+        int count = 1;
+        if (slides && p >= begin && p < end) {
+            int which = p + SLIDE_PIXELS <= end ? 0 : p + SOME_PIXELS <= end ? 1 : 2;
+            count = slide_pixels[which];
+            s.x = x + ((first + above * c->dilation_y) * c->width + p * c->stride_x - c->left) * RVM_BLOCK;
+            s.residual = residual ? residual + at : NULL;
+            s.out = out + at;
+            for (int lane = 0; lane < RVM_BLOCK; lane += RVM_LANES) slides[which](&s, lane);
+        } else {
+            for (int lane = 0; lane < RVM_BLOCK; lane += RVM_LANES) {
+                vf sum = bias ? rvm_load(bias + lane) : rvm_all(0);
+                tap_by_tap(c, x, weight, y, p, lane, &sum);
+                if (residual) sum += rvm_load(residual + at + lane);
+                rvm_store(out + at + lane, rvm_bounded(sum, &c->epilogue));
             }
-            for (int i = 0; i < count; i++) {
-                int64_t at = (p + i) * RVM_BLOCK + lane;
-                if (residual) sum[i] += rvm_load(residual + at);
-                rvm_store(out + at, rvm_bounded(sum[i], &c->epilogue));
-            }
-            p += count;
-            if (rvm_must_stop(call, done, c->tall * c->wide * count * RVM_LANES * 4)) return 1;
         }
+        p += count;
+        if (rvm_must_stop(call, done, c->tall * c->wide * count * RVM_BLOCK * 4)) return 1;
     }
     return 0;
 }
