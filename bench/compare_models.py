@@ -115,7 +115,8 @@ def started(
     side: str, path: Path, result: Path, options: argparse.Namespace
 ) -> subprocess.Popen[str]:
     python = options.python if side == "onnxruntime" else sys.executable
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
+                   "RELAXVM_CACHE": "off"}  # fmt: skip
     if options.set:
         environment["RELAXVM_CPU"] = options.set
     command = [python, __file__, "--side", side, str(path), str(result)]

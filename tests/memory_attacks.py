@@ -42,6 +42,7 @@ __all__ = [
     "kernel_calls_of",
     "large_calls_of",
     "linear",
+    "lstm",
     "packed",
     "page_group",
     "paged",
@@ -179,6 +180,14 @@ def linear(size: int) -> list[Any]:
             np.ones((size, 320), "f4"), "gelu", np.ones((size, 320), "f4")]  # fmt: skip
 
 
+def lstm(steps: int) -> list[Any]:
+    """A layer of long short-term memory: 40 inputs, a state of 100 elements."""
+    return [np.ones((steps, 8, 40), "f4"), np.ones((1, 28, 40, 16), "f4"),
+            np.ones((1, 28, 100, 16), "f4"), np.ones((1, 448), "f4"), np.ones((1, 8, 100), "f4"),
+            np.ones((1, 8, 100), "f4"), "forward", np.ones((steps, 1, 8, 100), "f4"),
+            np.ones((1, 8, 100), "f4"), np.ones((1, 8, 100), "f4")]  # fmt: skip
+
+
 def with_weight(args: list[Any], *shape: int) -> list[Any]:
     return [args[0], np.ones(shape, "f4"), *args[2:]]
 
@@ -190,6 +199,7 @@ def gathered(args: list[Any]) -> list[Any]:
 
 
 KERNEL_CALLS: dict[str, Any] = {
+    "nn.lstm_blocks": lambda: lstm(300),
     "nn.apply": lambda: [np.ones(1 << 20, "f4"), "gelu", np.ones(1 << 20, "f4")],
     "nn.linear_blocks": lambda: linear(1000),
     "nn.to_blocks": lambda: [np.ones((1, 16, 280, 280), "f4"), np.ones((1, 1, 280, 280, 16), "f4")],

@@ -37,6 +37,7 @@ from .memory_attacks import (
     in_blocks,
     large_calls_of,
     linear,
+    lstm,
     packed,
     page_group,
     paged,
@@ -145,6 +146,7 @@ CALLS: dict[str, list[Any]] = {
         lambda: [integers(400, "f4").reshape(1, 100, 4), integers(100, "f4").reshape(1, 1, 100),
                  np.array([9]), np.array([0.5], "f4"), np.array([0.0], "f4"), 0,
                  integers(27).reshape(9, 3)]],
+    f"{PREFIX}nn.lstm_blocks": [lambda: lstm(20)],
     f"{PREFIX}nn.apply": [lambda: [np.ones(LARGE, "f4"), "tanh", np.ones(LARGE, "f4")]],
     f"{PREFIX}nn.linear_blocks": [lambda: linear(50)],
     f"{PREFIX}nn.to_blocks": [

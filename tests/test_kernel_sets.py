@@ -375,6 +375,91 @@ def test_layers_that_do_not_fit_are_refused(fault: str, which: str) -> None:
     assert {*args[-1].flat} <= {7}
 
 
+# Long short-term memory
+
+
+class Memory:
+    """A random layer of long short-term memory."""
+
+    def __init__(self, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        steps, batch, inputs, size = map(int, rng.integers(1, [9, 6, 40, 40]))
+        if seed % 5 == 0:
+            steps, batch = 70, 1 + seed % 3  # more steps than inputs are multiplied at once
+        self.direction = ["forward", "reverse", "bidirectional"][seed % 3]
+        self.directions = 1 + (self.direction == "bidirectional")
+        draw = rng.standard_normal
+        self.x = draw((steps, batch, inputs)).astype(np.float32)
+        scale = 1 / np.sqrt(size + inputs)
+        shape = self.directions, 4 * size
+        self.weight = (draw((*shape, inputs)) * scale).astype(np.float32)
+        self.recurrence = (draw((*shape, size)) * scale).astype(np.float32)
+        self.bias = draw(shape).astype(np.float32)
+        self.h, self.c = draw((2, self.directions, batch, size)).astype(np.float32)
+
+    def want(self) -> list[np.ndarray]:
+        """The definition, in float64."""
+        steps, batch, size = len(self.x), self.x.shape[1], self.h.shape[2]
+        every = np.empty((steps, self.directions, batch, size))
+        h, c = self.h.astype(np.float64), self.c.astype(np.float64)
+        for d in range(self.directions):
+            backwards = self.direction == "reverse" or d == 1
+            for t in reversed(range(steps)) if backwards else range(steps):
+                total = self.x[t] @ self.weight[d].T.astype(np.float64) + self.bias[d]
+                total += h[d] @ self.recurrence[d].T
+                i, o, f, g = np.split(total, 4, axis=1)
+                c[d] = c[d] / (1 + np.exp(-f)) + np.tanh(g) / (1 + np.exp(-i))
+                h[d] = every[t, d] = np.tanh(c[d]) / (1 + np.exp(-o))
+        return [every, h, c]
+
+    def arguments(self) -> list[Any]:
+        pack = linear.pack_gates
+        bias = pack(self.bias[:, :, None], 4).reshape(self.directions, -1)
+        outs = [np.full(each.shape, np.nan, np.float32) for each in self.want()]
+        return [self.x, pack(self.weight, 4), pack(self.recurrence, 4), bias, self.h, self.c,
+                self.direction, *outs]  # fmt: skip
+
+    def got(self, run: Kernel) -> list[np.ndarray]:
+        arguments = self.arguments()
+        run(*arguments)
+        return arguments[-3:]
+
+
+@pytest.mark.parametrize("which", [*SETS, "reference"])
+def test_long_short_term_memory(which: str) -> None:
+    name = "nn.lstm_blocks"
+    run = reference(name) if which == "reference" else of_set(name, which)
+    for seed in range(30):
+        memory = Memory(seed)
+        for got, want in zip(memory.got(run), memory.want(), strict=True):
+            np.testing.assert_allclose(got, want, atol=1e-5, err_msg=str(seed))
+
+
+@pytest.mark.parametrize("which", SETS)
+def test_memory_that_does_not_fit_is_refused(which: str) -> None:
+    run = of_set("nn.lstm_blocks", which)
+    memory = Memory(2)
+    for place in range(10):
+        if place == 6:
+            continue
+        arguments = memory.arguments()
+        shape = list(arguments[place].shape)
+        for axis in range(len(shape)):
+            longer = shape[:]
+            longer[axis] += 1
+            arguments[place] = np.full(longer, 7, np.float32)
+            with pytest.raises(RuntimeError, match="refused"):
+                run(*arguments)
+    arguments = memory.arguments()
+    arguments[-1] = arguments[-2]
+    with pytest.raises(RuntimeError, match="refused"):
+        run(*arguments)
+    arguments = memory.arguments()
+    arguments[-1] = arguments[4]
+    with pytest.raises(RuntimeError, match="refused"):
+        run(*arguments)
+
+
 # Functions of elements
 
 
@@ -462,7 +547,7 @@ GUARDED = """
 import ctypes, mmap, sys
 import numpy as np
 sys.path.insert(0, sys.argv[2])
-from tests.test_kernel_sets import METHODS, Case, Layer, of_set
+from tests.test_kernel_sets import METHODS, Case, Layer, Memory, of_set
 libc = ctypes.CDLL(None)
 
 def guarded(x, at_end):
@@ -496,6 +581,12 @@ for seed in range(40):
     run = of_set("nn.linear_blocks", sys.argv[1])
     for at_end in (False, True):
         layer.got(call)
+for seed in range(20):
+    arguments = Memory(seed).arguments()
+    run = of_set("nn.lstm_blocks", sys.argv[1])
+    for at_end in (False, True):
+        fit = [guarded(a, at_end) if isinstance(a, np.ndarray) else a for a in arguments]
+        run(*fit)
 print("done")
 """
 

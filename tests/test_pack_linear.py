@@ -163,6 +163,29 @@ class Others:
         return (a, b, c, d, e, f)
 
 
+@I.ir_module
+class Memory:
+    @R.function
+    def main(x: R.Tensor((4, 2, 64), "float32"), h: R.Tensor((1, 2, 16), "float32")):
+        with R.dataflow():
+            a = R.nn.lstm(x, R.const(W[None]), R.const(W[None, :, :16]),
+                          R.const(W[:2].reshape(1, 128)), h, h)
+            b = R.nn.lstm(x, R.const(W[None]), R.const(W[None, :, :16]),
+                          R.const(W[:2].reshape(1, 128)), h, h, activations="Tanh;Tanh;Tanh")
+            c = R.add(a[0], b[0])
+            R.output(c)
+        return c
+
+
+def test_long_short_term_memory() -> None:
+    packed, names = only(Memory)
+    assert names == ["lstm_blocks"]
+    x = np.random.default_rng(0).standard_normal((4, 2, 64)).astype(np.float32)
+    h = X[:2, :16][None].copy()
+    np.testing.assert_allclose(run(packed, x, h)[0], run(Memory, x, h)[0], atol=1e-5)
+    assert only(Memory, precise=True)[1] == []
+
+
 def test_other_products_stay() -> None:
     """Weights of the run, other data types, small products, several matrices."""
     assert only(Others)[1] == []

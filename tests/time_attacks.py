@@ -297,6 +297,10 @@ KERNELS: dict[str, list[Make]] = {
                  None, _zeros(1, 1, 1 << 20, 2), _zeros(1, 1, 2, 2)],
     ],
     "tree_ensemble": [_trees],
+    "nn.lstm_blocks": [
+        lambda: [_zeros(60000, 8, 4), _zeros(1, 28, 4, 16), _zeros(1, 28, 100, 16),
+                 _zeros(1, 448), _zeros(1, 8, 100), _zeros(1, 8, 100), "forward",
+                 _zeros(60000, 1, 8, 100), _zeros(1, 8, 100), _zeros(1, 8, 100)]],
     "nn.apply": [lambda: [_zeros(1 << 24), "gelu", _zeros(1 << 24)]],
     "nn.linear_blocks": [
         lambda: [_zeros(500, 4096), _zeros(256, 4096, 16), None, None, "gelu", _zeros(500, 4096)]],

@@ -19,8 +19,12 @@ from ._multiply import multiply
 from .blocks import BLOCK
 from .checks import FLOAT32, WrongValue, check_out
 from .kinds import Floats, Out, OutLike, a_choice
+from .recurrent import Direction, lstm
 
-__all__ = ["FUNCTIONS", "pack_linear"]
+__all__ = ["FUNCTIONS", "GATES", "pack_gates", "pack_linear"]
+
+GATES: Final = 4
+"""Of a long short-term memory: input, output, forget, cell."""
 
 FUNCTIONS: Final = ("relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "erf", "exp")
 """What `nn.apply` computes, and what may follow a sum."""
@@ -40,6 +44,63 @@ def pack_linear(weight: NDArray[Any]) -> NDArray[np.float32]:
     if whole < outputs:
         packed[-1, :, : outputs - whole] = weight[:, whole:]
     return packed
+
+
+def pack_gates(weight: NDArray[Any], gates: int) -> NDArray[np.float32]:
+    """weight[directions, gates * size, inputs] as [directions, gates * blocks, inputs, 16]: the
+    gates of 16 elements of the state are side by side."""
+    directions, rows, inputs = weight.shape
+    size = rows // gates
+    blocks = -(-size // BLOCK)
+    packed = np.zeros((directions, gates, blocks * BLOCK, inputs), np.float32)
+    packed[:, :, :size] = weight.reshape(directions, gates, size, inputs)
+    split = packed.reshape(directions, gates, blocks, BLOCK, inputs)
+    split = split.transpose(0, 2, 1, 4, 3)
+    return np.ascontiguousarray(split.reshape(directions, gates * blocks, inputs, BLOCK))
+
+
+def _unpacked_gates(weight: NDArray[Any], gates: int, size: int) -> NDArray[Any]:
+    """What `pack_gates` has packed."""
+    directions, _, inputs, _ = weight.shape
+    split = weight.reshape(directions, -1, gates, inputs, BLOCK).transpose(0, 2, 1, 4, 3)
+    plain = split.reshape(directions, gates, -1, inputs)[:, :, :size]
+    return plain.reshape(directions, gates * size, inputs)
+
+
+@kernel("nn.lstm_blocks")
+def lstm_blocks(
+    x: Floats,
+    weight: Floats,
+    recurrence: Floats,
+    bias: Floats,
+    initial_h: Floats,
+    initial_c: Floats,
+    direction: Direction,
+    *outs: Out,
+) -> None:
+    """As `nn.lstm` without lengths, with the usual functions, of weights whose gates are in blocks:
+    weight[directions, 4 * blocks, inputs, 16], recurrence[directions, 4 * blocks, size, 16], and
+    bias[directions, 64 * blocks], the sum of both biases.  The four gates of 16 elements of the
+    state are side by side.  float32."""
+    size = recurrence.shape[2] if recurrence.ndim == 4 else 0
+    directions = 2 if direction == "bidirectional" else 1
+    blocks = -(-size // BLOCK)
+    for name, packed, inputs in (("weight", weight, x.shape[-1] if x.ndim else 0),
+                                 ("recurrence", recurrence, size)):  # fmt: skip
+        shape = directions, GATES * blocks, inputs, BLOCK
+        if packed.shape != shape:
+            raise WrongValue(f"{name}: expected {list(shape)}, got {describe(packed)}")
+    if bias.shape != (directions, GATES * blocks * BLOCK):
+        raise WrongValue(
+            f"bias: expected {[directions, GATES * blocks * BLOCK]}, got {describe(bias)}"
+        )
+    plain = _unpacked_gates(bias.reshape(directions, -1, 1, BLOCK), GATES, size)[:, :, 0]
+    lstm(
+        x, _unpacked_gates(weight, GATES, size), _unpacked_gates(recurrence, GATES, size),
+        np.concatenate([plain, np.zeros_like(plain)], 1), initial_h, initial_c, None, None,
+        direction, "Sigmoid;Tanh;Tanh" + ";Sigmoid;Tanh;Tanh" * (directions == 2), None, False,
+        False, *outs,
+    )  # fmt: skip
 
 
 def _apply(function: str, x: NDArray[Any], out: NDArray[Any]) -> None:

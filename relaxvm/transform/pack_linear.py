@@ -23,6 +23,7 @@ from ..ir import (
     IRModule,
     Op,
     TensorType,
+    TupleType,
     Var,
     VarBinding,
     structural_equal,
@@ -96,9 +97,13 @@ class _Packer(ExprMutator):
         return packed
 
     def _replaced(self, var: Var, value: Expr) -> Call | None:
-        if not isinstance(value, Call) or not isinstance(value.op, Op) or not _is_tensor(var.ty):
+        if not isinstance(value, Call) or not isinstance(value.op, Op):
             return None
         name = value.op.name
+        if name == "relax.nn.lstm":
+            return self._lstm(var, value)
+        if not _is_tensor(var.ty):
+            return None
         linear = None
         if name == "relax.matmul":
             linear = self._product(var, value)
@@ -126,6 +131,35 @@ class _Packer(ExprMutator):
         var = self._kind("none", value.ty)
         self._emitted.append(VarBinding(var, value))
         return var
+
+    def _lstm(self, var: Var, call: Call) -> Call | None:
+        """A layer of constant weights, with the usual functions and without lengths."""
+        attrs: Any = call.attrs
+        directions = 2 if attrs["direction"] == "bidirectional" else 1
+        weights = [arg.data for arg in call.args[1:4] if isinstance(arg, Constant)]
+        if (
+            self._precise
+            or len(call.args) != 6
+            or len(weights) != 3
+            or any(weight.dtype != np.float32 or not weight.size for weight in weights)
+            or attrs["activations"] != ";".join(["Sigmoid;Tanh;Tanh"] * directions)
+            or attrs["clip"] is not None
+            or attrs["input_forget"]
+            or attrs["quantized"]
+            or not isinstance(var.ty, TupleType)
+            or not all(map(_is_tensor, var.ty.fields))
+        ):
+            return None
+        from ..kernels.linear import GATES, pack_gates
+
+        weight, recurrence, bias = weights
+        total = bias.reshape(len(bias), 2, -1).astype(np.float64).sum(1).astype(np.float32)
+        packed = [Constant(pack_gates(each, GATES)) for each in (weight, recurrence)]
+        in_blocks = pack_gates(total[:, :, None], GATES)
+        packed.append(Constant(in_blocks.reshape(len(bias), -1)))
+        x, initial_h, initial_c = (self.visit(call.args[i]) for i in (0, 4, 5))
+        inputs = [x, *packed, initial_h, initial_c, attrs["direction"]]
+        return kernel_call("nn.lstm_blocks", inputs, var.ty)
 
     def _product(self, var: Var, call: Call) -> _Linear | None:
         x, matrix = call.args
@@ -221,12 +255,13 @@ def PackLinear(*, precise: bool = False) -> Pass:
     whose weights are packed when this pass runs.
 
     A bias, a residual and a function of elements (relu, gelu, silu, sigmoid, tanh, erf) that follow
-    become part of the call.  Other calls of these functions, but relu, become ``nn.apply``.
+    become part of the call.  Other calls of these functions, but relu, become ``nn.apply``, and
+    layers of long short-term memory ``nn.lstm_blocks``.
 
     Sums have another order than in numpy; functions are within some units in the last place.
 
     Args:
-        precise: leave functions other than relu as they are.
+        precise: leave functions other than relu, and long short-term memory, as they are.
     """
 
     @function_pass(name="PackLinear")

@@ -99,10 +99,12 @@ def rounded_to(ty: Any, value: Any) -> Any:
     return narrow(value, ty.dtype) if isinstance(ty, ir.TensorType) else value
 
 
-def exact_of_kernel(case: KernelCase, args: list[Any]) -> NDArray[Any]:
-    """Return the rounded exact result of a kernel's case."""
+def exact_of_kernel(case: KernelCase, args: list[Any]) -> list[NDArray[Any]]:
+    """Return the rounded exact results of a kernel's case."""
     with np.errstate(all="ignore"):
-        return narrow(case.reference(*map(wide, args)), case.dtype)
+        found = case.reference(*map(wide, args))
+        results = found if isinstance(found, tuple) else (found,)
+        return [narrow(result, case.dtype) for result in results]
 
 
 def leaves(value: Any) -> list[Any]:

@@ -90,8 +90,8 @@ class KernelCase:
     Attributes:
         args: returns all arguments except the outputs; called with a function that makes random
             float64 tensors of a shape.
-        reference: takes wide arguments, returns the exact result.
-        dtype: data type of the result.
+        reference: takes wide arguments, returns the exact result, or a tuple of them.
+        dtype: data type of the results.
 
     The others are those of `Cases`.
     """

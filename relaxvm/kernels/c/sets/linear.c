@@ -260,6 +260,172 @@ static int packed(const RvmKernelCall *call) {
     return run_many(&l, (float *)rvm_take(&workspace, 0)) ? RVM_FAILED : RVM_OK;
 }
 
+/* ---- long short-term memory ---------------------------------------------------------------------- */
+/* The products of the inputs of many steps are one product of matrices.  In each step, the four gates of 16
+ * elements of the state are one tile, which begins with these products; cells and states follow in
+ * registers.  Weights have the gates of 16 elements side by side, in the order input, output, forget,
+ * cell. */
+#define GATES 4
+#define STEP_ROWS 64 /* inputs that are multiplied at once */
+
+static const char *const directions[] = {"forward", "reverse", "bidirectional", NULL};
+enum { FORWARD, REVERSE, BIDIRECTIONAL };
+
+typedef struct {
+    int64_t direction;
+} LstmParams;
+
+typedef struct {
+    int64_t steps, batch, inputs, size, directions, direction;
+    int64_t blocks, padded; /* of the state; its elements up to a whole block */
+    int64_t steps_at_once;
+} Lstm;
+
+static int has_dims(const RvmBuffer *x, int ndim, const int64_t *dims) {
+    return x->ndim == ndim && is_of_floats(x) && rvm_same_dims(x->dims, dims, ndim);
+}
+
+/* x[steps, batch, inputs], weight[directions, 4 * blocks, inputs, 16], recurrence[directions, 4 * blocks,
+ * size, 16], bias[directions, 4 * blocks * 16], initial_h and initial_c[directions, batch, size]; outputs:
+ * states[steps, directions, batch, size], and the last states and cells */
+static int get_lstm(const RvmKernelCall *call, Lstm *l) {
+    const RvmBuffer *x = call->buffers, *weight = x + 1, *recurrence = x + 2;
+    if (call->count != 9 || x->ndim != 3 || weight->ndim != 4 || recurrence->ndim != 4) return 0;
+    l->direction = ((const LstmParams *)call->params)->direction;
+    l->directions = l->direction == BIDIRECTIONAL ? 2 : 1;
+    l->steps = x->dims[0];
+    l->batch = x->dims[1];
+    l->inputs = x->dims[2];
+    l->size = recurrence->dims[2];
+    l->blocks = (l->size + RVM_BLOCK - 1) / RVM_BLOCK;
+    l->padded = l->blocks * RVM_BLOCK;
+    l->steps_at_once = l->batch >= STEP_ROWS ? 1 : l->batch < 1 ? 1 : STEP_ROWS / l->batch;
+    int64_t of_weight[] = {l->directions, GATES * l->blocks, l->inputs, RVM_BLOCK};
+    int64_t of_recurrence[] = {l->directions, GATES * l->blocks, l->size, RVM_BLOCK};
+    int64_t of_bias[] = {l->directions, GATES * l->padded};
+    int64_t of_state[] = {l->directions, l->batch, l->size};
+    int64_t of_states[] = {l->steps, l->directions, l->batch, l->size};
+    if (!is_of_floats(x) || !has_dims(weight, 4, of_weight) || !has_dims(recurrence, 4, of_recurrence) ||
+        !has_dims(x + 3, 2, of_bias) || !has_dims(x + 4, 3, of_state) || !has_dims(x + 5, 3, of_state) ||
+        !has_dims(x + 6, 4, of_states) || !has_dims(x + 7, 3, of_state) || !has_dims(x + 8, 3, of_state))
+        return 0;
+    for (int out = 6; out < 9; out++)
+        for (int other = 0; other < out; other++)
+            if (!rvm_no_overlap(x + other, x + out)) return 0;
+    return 1;
+}
+
+static Linear given_by(const RvmKernelCall *call, const Lstm *l, int64_t direction, float *out) {
+    const RvmBuffer *x = call->buffers;
+    int64_t columns = GATES * l->padded;
+    Linear product = {.x = (const float *)x->data,
+                      .weight = (const float *)x[1].data + direction * columns * l->inputs,
+                      .bias = (const float *)x[3].data + direction * columns,
+                      .out = out,
+                      .terms = l->inputs,
+                      .columns = columns,
+                      .function = RVM_NO_INT,
+                      .call = call};
+    return product;
+}
+
+static int64_t lstm_workspace(const RvmBuffer *buffers, int32_t count, const void *params) {
+    RvmKernelCall call = {.buffers = buffers, .count = count, .params = params};
+    Lstm l;
+    if (!get_lstm(&call, &l)) return -1;
+    int64_t rows = l.steps_at_once * l.batch;
+    return 5 * RVM_ALIGNMENT +
+           4 * (tiles_at_once(rows, l.inputs) * RVM_TILE_PIXELS * lines_of(l.inputs) +
+                rows * GATES * l.padded + 3 * l.batch * l.padded);
+}
+
+/* The cells and states of `rows` examples, from the sums of their gates, [rows][4 gates][16]. */
+static void update(int rows, const float *sums, float *cell, float *state, int64_t step) {
+    for (int r = 0; r < rows; r++, sums += GATES * RVM_BLOCK)
+        for (int lane = 0; lane < RVM_BLOCK; lane += RVM_LANES) {
+            vf let = rvm_sigmoid(rvm_load(sums + lane));
+            vf shown = rvm_sigmoid(rvm_load(sums + RVM_BLOCK + lane));
+            vf kept = rvm_sigmoid(rvm_load(sums + 2 * RVM_BLOCK + lane));
+            vf candidate = rvm_tanh(rvm_load(sums + 3 * RVM_BLOCK + lane));
+            vf new = rvm_fma(let, candidate, kept * rvm_load(cell + r * step + lane));
+            rvm_store(cell + r * step + lane, new);
+            rvm_store(state + r * step + lane, shown * rvm_tanh(new));
+        }
+}
+
+/* One step of some examples: new states from the old ones. */
+static void lstm_step(const Lstm *l, const float *recurrence, const float *given, const float *old,
+                      float *cell, float *state) {
+    int64_t block = l->size * RVM_BLOCK;
+    for (int64_t first = 0; first < l->batch; first += FEW_ROWS) {
+        int rows = l->batch - first < FEW_ROWS ? (int)(l->batch - first) : FEW_ROWS;
+        for (int64_t b = 0; b < l->blocks; b++) {
+            float sums[FEW_ROWS * GATES * RVM_BLOCK];
+            in_place[1][rows - 1](old + first * l->padded, l->padded, recurrence + b * GATES * block, block,
+                                  l->size, NULL, sums, GATES * RVM_BLOCK);
+            for (int r = 0; r < rows; r++) {
+                const float *more = given + ((first + r) * l->blocks + b) * GATES * RVM_BLOCK;
+                for (int i = 0; i < GATES * RVM_BLOCK; i += RVM_LANES) {
+                    float *at = sums + r * GATES * RVM_BLOCK + i;
+                    rvm_store(at, rvm_load(at) + rvm_load(more + i));
+                }
+            }
+            int64_t at = first * l->padded + b * RVM_BLOCK;
+            update(rows, sums, cell + at, state + at, l->padded);
+        }
+    }
+}
+
+static void copy_rows(const float *from, int64_t from_row, float *to, int64_t to_row, int64_t rows,
+                      int64_t count) {
+    for (int64_t r = 0; r < rows; r++) memcpy(to + r * to_row, from + r * from_row, (size_t)count * 4);
+}
+
+static int lstm(const RvmKernelCall *call) {
+    Lstm l;
+    if (!get_lstm(call, &l)) return RVM_ASK_REFERENCE;
+    const RvmBuffer *x = call->buffers;
+    char *workspace = call->workspace;
+    int64_t most = l.steps_at_once * l.batch, state = l.batch * l.padded, kept = l.batch * l.size;
+    float *lines = (float *)rvm_take(&workspace, 4 * tiles_at_once(most, l.inputs) * RVM_TILE_PIXELS *
+                                                     lines_of(l.inputs));
+    float *given = (float *)rvm_take(&workspace, 4 * most * GATES * l.padded);
+    float *cell = (float *)rvm_take(&workspace, 4 * state);
+    float *old = (float *)rvm_take(&workspace, 4 * state), *new = (float *)rvm_take(&workspace, 4 * state);
+    int64_t done = 0;
+    for (int64_t d = 0; d < l.directions; d++) {
+        int is_backwards = l.direction == REVERSE || d == 1;
+        const float *recurrence = (const float *)x[2].data + d * GATES * l.padded * l.size;
+        memset(cell, 0, (size_t)state * 4);
+        memset(old, 0, (size_t)state * 4);
+        copy_rows((const float *)x[4].data + d * kept, l.size, old, l.padded, l.batch, l.size);
+        copy_rows((const float *)x[5].data + d * kept, l.size, cell, l.padded, l.batch, l.size);
+        for (int64_t from = 0; from < l.steps; from += l.steps_at_once) {
+            int64_t some = l.steps - from < l.steps_at_once ? l.steps - from : l.steps_at_once;
+            int64_t first = is_backwards ? l.steps - from - some : from;
+            Linear product = given_by(call, &l, d, given);
+            product.x += first * l.batch * l.inputs;
+            product.rows = some * l.batch;
+            product.done = done;
+            if (product.rows <= FEW_ROWS ? run_few(&product) : run_many(&product, lines)) return RVM_FAILED;
+            done = product.done;
+            for (int64_t i = 0; i < some; i++) {
+                int64_t here = is_backwards ? some - 1 - i : i, step = first + here;
+                lstm_step(&l, recurrence, given + here * l.batch * GATES * l.padded, old, cell, new);
+                copy_rows(new, l.padded, (float *)x[6].data + (step * l.directions + d) * kept, l.size,
+                          l.batch, l.size);
+                float *last = old;
+                old = new;
+                new = last;
+                if (rvm_must_stop(call, &done, state * GATES * (l.size + 256))) return RVM_FAILED;
+            }
+        }
+        copy_rows(old, l.padded, (float *)x[7].data + d * kept, l.size, l.batch, l.size);
+        copy_rows(cell, l.padded, (float *)x[8].data + d * kept, l.size, l.batch, l.size);
+    }
+    return RVM_OK;
+}
+
 /* ---- functions of elements ------------------------------------------------------------------------ */
 #define PIECE 4096
 
@@ -298,12 +464,22 @@ static const RvmArgument linear_arguments[] = {
     RVM_BUFFER(OUT),
 };
 
+static const RvmArgument lstm_arguments[] = {
+    RVM_BUFFER(TENSOR), RVM_BUFFER(TENSOR),
+    RVM_BUFFER(TENSOR), RVM_BUFFER(TENSOR),
+    RVM_BUFFER(TENSOR), RVM_BUFFER(TENSOR),
+    RVM_FIELD_OF(directions, CHOICE, LstmParams, direction), RVM_BUFFER(OUTS),
+};
+
 static const RvmArgument apply_arguments[] = {
     RVM_BUFFER(TENSOR), RVM_FIELD_OF(rvm_functions, CHOICE, LinearParams, function), RVM_BUFFER(OUT)};
 
 const RvmImplementation RVM_NAME(rvm_linear)[] = {
     {.name = "linear.packed", .kernel = "nn.linear_blocks", .run = packed, .workspace = linear_workspace,
      RVM_ARGUMENTS(linear_arguments), .dtypes = RVM_DTYPE_BIT(RVM_DTYPE_F32),
+     .most_bytes = RVM_ANY_RESULT, .is_unlocked = 1, .ulp = RVM_SUM_ULP},
+    {.name = "linear.lstm", .kernel = "nn.lstm_blocks", .run = lstm, .workspace = lstm_workspace,
+     RVM_ARGUMENTS(lstm_arguments), .dtypes = RVM_DTYPE_BIT(RVM_DTYPE_F32),
      .most_bytes = RVM_ANY_RESULT, .is_unlocked = 1, .ulp = RVM_SUM_ULP},
     {.name = "linear.apply", .kernel = "nn.apply", .run = apply, RVM_ARGUMENTS(apply_arguments),
      .dtypes = RVM_DTYPE_BIT(RVM_DTYPE_F32), .most_bytes = RVM_ANY_RESULT, .is_unlocked = 1,
