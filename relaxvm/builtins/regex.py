@@ -171,6 +171,38 @@ class Pattern:
             states = self._closure(reached, text, place + 1)
         return self._end in states
 
+    def find(self, text: str, begin: int) -> tuple[int, int] | None:
+        """The first match at or behind a place, and of those that begin there the longest one: its
+        beginning and end.
+
+        All beginnings are followed at once: of those that reach a state, the first one counts.
+        """
+        best: tuple[int, int] | None = None
+        reached: dict[int, int] = {}
+        for place in range(begin, len(text) + 1):
+            check_time()
+            if best is None:
+                reached.setdefault(self._start, place)
+            starts: dict[int, int] = {}
+            for state, start in sorted(reached.items(), key=lambda item: item[1]):
+                if state not in starts:
+                    for each in self._closure([state], text, place):
+                        starts.setdefault(each, start)
+            if self._end in starts:
+                best = starts[self._end], place
+            if place == len(text):
+                break
+            reached = {}
+            for state, start in starts.items():
+                if best is not None and start > best[0]:
+                    continue
+                for kind, test, to in self._edges[state]:
+                    if kind == "char" and test(text[place]) and start <= reached.get(to, start):
+                        reached[to] = start
+            if best is not None and not reached:
+                break
+        return best
+
     def _closure(self, states: list[int], text: str, place: int) -> set[int]:
         found = set(states)
         while states:

@@ -7,7 +7,7 @@ tensor of indices into it, on which the operators for numbers work.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -18,12 +18,12 @@ from ..dtypes import as_dtype
 from ..messages import describe
 from ..pieces.cut import check_time
 from .arguments import as_array, as_int, as_shape, as_str
-from .regex import compiled
+from .regex import Pattern, compiled
 from .registration import OWN_PREFIX, builtin
 
 __all__ = ["number_to_string", "regex_full_match", "string_concat", "string_equal",
            "string_normalize", "string_split", "string_to_number", "strings_from",
-           "strings_indexed", "strings_merged", "strings_take", "tf_idf"]  # fmt: skip
+           "strings_indexed", "strings_merged", "strings_take", "tf_idf", "tokenize"]  # fmt: skip
 
 _CASES: Final[dict[str, Callable[[str], str]]] = {
     "LOWER": str.lower, "UPPER": str.upper, "NONE": str,
@@ -249,15 +249,88 @@ def string_split(x: Any, delimiter: Any, maxsplit: Any) -> tuple[NDArray[Any], N
         charge_objects(len(each) * 2)
         rows.append(each.split(text, most))
     counts = np.array([len(row) for row in rows], np.int64).reshape(strings.shape)
+    return _side_by_side(rows, strings.shape, ""), counts
+
+
+@builtin(
+    "tokenize",
+    "x: tensor, patterns: tensor, is_separator: int, least: int, pad: str, mark: int",
+    result="tensor",
+    prefix=OWN_PREFIX,
+)
+def tokenize(
+    x: Any, patterns: Any, is_separator: Any, least: Any, pad: Any, mark: Any
+) -> NDArray[Any]:
+    """Return the tokens of strings, along a new last axis.
+
+    Args:
+        patterns: regular expressions, see `regex_full_match`: of the tokens, or of what separates
+            them; none stands for tokens of one character.
+        is_separator: whether they separate tokens, one after the other.
+        least: tokens of fewer characters are left out.
+        pad: is behind the last token of a string that has fewer than others.
+        mark: whether a token "\\x02" comes first, and a token "\\x03" last.
+
+    Raises:
+        TypeError: the arguments are something else.
+        ValueError: a pattern is malformed, or has something that is not supported.
+    """
+    strings = _as_strings(x, "tokenize: x")
+    machines = [compiled(each) for each in _as_strings(patterns, "tokenize: patterns").flat]
+    filler = as_str(pad, "tokenize: pad")
+    shortest = max(as_int(least, "tokenize: least"), 1)
+    rows = []
+    for each in strings.flat:
+        check_time()
+        charge_objects(len(each) * (_STRING_BYTES + 2))
+        found = _tokens(each, machines, bool(is_separator))
+        row = [token for token in found if len(token) >= shortest]
+        rows.append(["\x02", *row, "\x03"] if mark else row)
+    return _side_by_side(rows, strings.shape, filler)
+
+
+def _tokens(text: str, machines: Sequence[Pattern], is_separator: bool) -> list[str]:
+    if not machines:
+        return [*text]
+    if not is_separator:
+        return [text[start:end] for start, end in _matches(machines[0], text)]
+    found = [text]
+    for machine in machines:
+        parts = []
+        for each in found:
+            place = 0
+            for start, end in _matches(machine, each):
+                parts.append(each[place:start])
+                place = end
+            parts.append(each[place:])
+        found = [part for part in parts if part]
+    return found
+
+
+def _matches(machine: Pattern, text: str) -> Iterator[tuple[int, int]]:
+    """The matches that have characters, from the first on."""
+    place = 0
+    while place < len(text):
+        found = machine.find(text, place)
+        if found is None:
+            return
+        start, end = found
+        if end > start:
+            yield start, end
+        place = max(end, start + 1)
+
+
+def _side_by_side(rows: Sequence[Sequence[str]], shape: Sequence[int], filler: str) -> NDArray[Any]:
+    """A tensor of a shape, with a new last axis for each row."""
     width = max(map(len, rows), default=0)
-    found = np.empty((*strings.shape, width), object)
+    found = np.empty((*shape, width), object)
     flat = found.reshape(-1)
-    flat[:] = ""
+    flat[:] = filler
     for i, row in enumerate(rows):
         check_time()
         charge_objects(sum(map(len, row)) + _STRING_BYTES * len(row))
         flat[i * width : i * width + len(row)] = row
-    return found, counts
+    return found
 
 
 @builtin("regex_full_match", "x: tensor, pattern: str", result="tensor", prefix=OWN_PREFIX)

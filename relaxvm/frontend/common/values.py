@@ -22,6 +22,7 @@ from ...ir.infer import infer_type
 __all__ = [
     "MOST_FOLDED",
     "Kind",
+    "MapKind",
     "Opaque",
     "OptionalKind",
     "SequenceKind",
@@ -73,16 +74,28 @@ class OptionalKind(NamedTuple):
     element: Kind
 
 
+class MapKind(NamedTuple):
+    """A map: a dict.
+
+    Attributes:
+        key: data type of the keys by name; "str" for strings.
+        dtype: data type of the values by name; "str" for strings.
+    """
+
+    key: str
+    dtype: str
+
+
 class Opaque(NamedTuple):
     """A value that only the program looks at, such as the chain of a loop's results."""
 
 
 # Types of Python 3.10 cannot be forward references in unions that are written with |.
-Kind: TypeAlias = Union[TensorKind, SequenceKind, OptionalKind, Opaque]  # noqa: UP007
+Kind: TypeAlias = Union[TensorKind, SequenceKind, OptionalKind, MapKind, Opaque]  # noqa: UP007
 
 
 class Value:
-    """A tensor, sequence or optional value of a graph.
+    """A tensor, sequence, map or optional value of a graph.
 
     Attributes:
         expr: the expression of the program; None for one that is only known by its elements, until
@@ -101,7 +114,7 @@ class Value:
         expr: Expr | None = None,
         known: NDArray[Any] | None = None,
         dtype: str | None = None,
-        compound: SequenceKind | OptionalKind | Opaque | None = None,
+        compound: SequenceKind | OptionalKind | MapKind | Opaque | None = None,
         strings: tuple[Expr, Value] | None = None,
     ) -> None:
         self.strings = strings
@@ -229,6 +242,8 @@ def joined(a: Kind, b: Kind) -> Kind:
         return OptionalKind(joined(x, y))
     if isinstance(a, SequenceKind) and isinstance(b, SequenceKind):
         return SequenceKind(joined(a.element, b.element))
+    if a == b and isinstance(a, MapKind):
+        return a
     if not isinstance(a, TensorKind) or not isinstance(b, TensorKind):
         return Opaque()
     dims = None

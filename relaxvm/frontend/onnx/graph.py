@@ -23,6 +23,7 @@ from ..common.emitter import UNSUPPORTED, Emitter, Problem, Session
 from ..common.values import (
     MOST_FOLDED,
     Kind,
+    MapKind,
     OptionalKind,
     SequenceKind,
     TensorKind,
@@ -103,7 +104,12 @@ def kind_of_type(
     for kind, inner in ((SequenceKind, ty.sequence), (OptionalKind, ty.optional)):
         if inner is not None:
             return kind(kind_of_type(inner.elem_type, number_of, subject))
-    raise Problem(f"{subject}: maps and sparse tensors are not supported")
+    if ty.map is not None:
+        values = kind_of_type(ty.map.value_type, number_of, subject)
+        if not isinstance(values, TensorKind) or values.dtype is None:
+            raise Problem(f"{subject}: expected a map of numbers or strings")
+        return MapKind(dtype_of(ty.map.key_type, subject), values.dtype)
+    raise Problem(f"{subject}: sparse tensors are not supported")
 
 
 def number_of(dimension: messages.Dimension, place: int) -> Expr | None:
@@ -239,11 +245,13 @@ class Graph(Emitter):
             if each is None and required[min(i, len(required) - 1)]:
                 raise Problem(f"input {i} is missing")
         attrs = self.attributes_of(node, operator)
-        if not domain and node.op_type not in TAKING and "str" in [v.dtype for v in inputs if v]:
-            if node.op_type in MEASURING:
+        key = f"{domain}.{node.op_type}" if domain else node.op_type
+        is_unaware = key in MOVING if domain else key not in TAKING
+        if is_unaware and "str" in [v.dtype for v in inputs if v]:
+            if key in MEASURING:
                 places = [table_of(self, v)[1] if v else None for v in inputs]
                 return self.converted(operator, places, attrs)
-            if node.op_type not in MOVING:
+            if key not in MOVING:
                 raise Problem("strings are not supported")
             return moved(self, inputs, lambda given: self.converted(operator, given, attrs))
         if operator.fold is not None:

@@ -22,9 +22,9 @@ __all__ = ["MEASURING", "MOVING", "TAKING", "moved", "packed", "table_of", "unpa
 MOVING: Final = frozenset({
     "Compress", "Concat", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Reshape",
     "ReverseSequence", "Scatter", "ScatterElements", "ScatterND", "Slice", "Split", "Squeeze",
-    "Tile", "Transpose", "Unsqueeze", "Where",
+    "Tile", "Transpose", "Unsqueeze", "Where", "ai.onnx.ml.ArrayFeatureExtractor",
 })  # fmt: skip
-"""Operators of ai.onnx that only move elements, so that they take strings as they take numbers."""
+"""Operators that only move elements, so that they take strings as they take numbers."""
 
 TAKING: Final = frozenset({
     "Cast", "CastLike", "ConcatFromSequence", "Constant", "Equal", "Identity", "If", "Loop",

@@ -8,12 +8,29 @@ from typing import Any
 
 import numpy as np
 
+from ....dtypes import as_dtype
 from ....ir import Expr
 from ...common.values import Value
 from ..graph import Graph, Problem
 from ..strings import table_of
 
-__all__ = ["labelled", "texts_at", "transformed"]
+__all__ = ["as_float", "dtype_of_numbers", "labelled", "texts_at", "transformed"]
+
+
+def as_float(g: Graph, x: Value) -> Value:
+    """Numbers as float32, or float64 if they are that."""
+    return x if x.dtype in ("float32", "float64") else Value(g.op("astype", x, "float32"))
+
+
+def dtype_of_numbers(x: Value) -> np.dtype[Any]:
+    """The data type of a tensor of numbers.
+
+    Raises:
+        Problem: it is not known, or the tensor has strings.
+    """
+    if x.dtype is None or x.dtype == "str":
+        raise Problem("expected a tensor of numbers of a known data type")
+    return as_dtype(x.dtype)
 
 
 def transformed(g: Graph, scores: Expr, transform: str) -> Expr:

@@ -1,4 +1,4 @@
-"""Operators of ai.onnx.ml on numbers: features, linear models and support vector machines."""
+"""Operators of ai.onnx.ml on numbers: features and linear models."""
 
 from __future__ import annotations
 
@@ -9,26 +9,15 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ....dtypes import as_dtype
 from ....ir import Expr, IntImm
 from ...common.values import Value
 from ..graph import Graph, Problem
 from ..registry import ML, onnx
 from .attention import dims_of, length_of
-from .classes import labelled, texts_at, transformed
+from .classes import as_float, dtype_of_numbers, labelled, texts_at, transformed
 from .text import strings_equal
 
 __all__: list[str] = []
-
-
-def _float(g: Graph, x: Value) -> Value:
-    return x if x.dtype in ("float32", "float64") else Value(g.op("astype", x, "float32"))
-
-
-def _dtype(x: Value) -> np.dtype[Any]:
-    if x.dtype is None or x.dtype == "str":
-        raise Problem("expected a tensor of numbers of a known data type")
-    return as_dtype(x.dtype)
 
 
 # Features
@@ -39,14 +28,14 @@ def array_feature_extractor(g: Graph, x: Value, y: Value) -> Expr:
     """Elements along the last axis, by index."""
     if x.ndim < 1:
         raise Problem(f"X: expected a tensor of known rank, got {x.type}")
-    found = g.op("take", x, g.op("reshape", y, (-1,)), x.ndim - 1)
+    found = g.op("take", x, g.op("flatten", y), x.ndim - 1)
     return g.op("expand_dims", found, (0,)) if x.ndim == 1 else found
 
 
 @onnx("Binarizer", since=1, domain=ML)
 def binarizer(g: Graph, x: Value, *, threshold: float = 0.0) -> Expr:
     """1 where x is above the threshold, else 0."""
-    above = g.op("greater", x, np.array(threshold, _dtype(x)))
+    above = g.op("greater", x, np.array(threshold, dtype_of_numbers(x)))
     return g.op("astype", above, x.dtype)
 
 
@@ -89,14 +78,14 @@ def imputer(
     if math.isnan(replaced):
         missing = g.op("isnan", x)
     else:
-        missing = g.op("equal", x, np.array(replaced, _dtype(x)))
-    return g.op("where", missing, np.array(values, _dtype(x)), x)
+        missing = g.op("equal", x, np.array(replaced, dtype_of_numbers(x)))
+    return g.op("where", missing, np.array(values, dtype_of_numbers(x)), x)
 
 
 @onnx("Normalizer", since=1, domain=ML)
 def normalizer(g: Graph, x: Value, *, norm: str = "MAX") -> Expr:
     """Rows divided by their greatest absolute value, the sum of these, or their length."""
-    x = _float(g, x)
+    x = as_float(g, x)
     if norm == "MAX":
         size = g.op("max", g.op("abs", x), [-1], True)
     elif norm == "L1":
@@ -105,7 +94,7 @@ def normalizer(g: Graph, x: Value, *, norm: str = "MAX") -> Expr:
         size = g.op("sqrt", g.op("sum", g.op("multiply", x, x), [-1], True))
     else:
         raise Problem(f"norm: expected MAX, L1 or L2, got {norm!r}")
-    return g.op("divide", x, g.op("maximum", size, np.array(1e-30, _dtype(x))))
+    return g.op("divide", x, g.op("maximum", size, np.array(1e-30, dtype_of_numbers(x))))
 
 
 @onnx("Scaler", since=1, domain=ML)
@@ -191,7 +180,7 @@ def label_encoder(
     elif x.dtype == "str":
         keys = _texts(keys_strings or [])
     else:
-        keys = np.array(keys_floats or keys_int64s or [], _dtype(x))
+        keys = np.array(keys_floats or keys_int64s or [], dtype_of_numbers(x))
     default: Any = default_float
     values = np.array(values_floats or [], np.float32)
     if values_int64s:
@@ -205,7 +194,7 @@ def label_encoder(
         default = default_tensor.reshape(-1)[0]
     if len(keys) != len(values) or not len(keys):
         raise Problem(f"expected a value for each key, got {len(values)} for {len(keys)}")
-    if keys.dtype != (object if x.dtype == "str" else _dtype(x)):
+    if keys.dtype != (object if x.dtype == "str" else dtype_of_numbers(x)):
         raise Problem(f"expected keys of the data type of X, {x.dtype}, got {keys.dtype}")
     # Of equal keys the last one counts.
     same = g.op("astype", _codes(g, x, keys[::-1].copy()), "int8")
@@ -240,12 +229,12 @@ def linear_regressor(
 def _linear(
     g: Graph, x: Value, coefficients: list[float], intercepts: list[float] | None, rows: int
 ) -> Expr:
-    x = _float(g, x)
+    x = as_float(g, x)
     if x.ndim == 1:
         x = Value(g.op("expand_dims", x, (0,)))
     if rows < 1 or len(coefficients) % rows:
         raise Problem(f"coefficients: expected a multiple of {rows}, got {len(coefficients)}")
-    weights = np.array(coefficients, _dtype(x)).reshape(rows, -1).T.copy()
+    weights = np.array(coefficients, dtype_of_numbers(x)).reshape(rows, -1).T.copy()
     columns = dims_of(g, x, 2, "X")[1]
     if isinstance(columns, IntImm) and columns.value != len(weights):
         raise Problem(f"coefficients: expected {columns} for each row, got {len(weights)}")
@@ -254,7 +243,7 @@ def _linear(
         return scores
     if len(intercepts) not in (1, rows):
         raise Problem(f"intercepts: expected {rows} numbers, got {len(intercepts)}")
-    return g.op("add", scores, np.array(intercepts, _dtype(x)))
+    return g.op("add", scores, np.array(intercepts, dtype_of_numbers(x)))
 
 
 @onnx("LinearClassifier", since=1, domain=ML)
@@ -276,127 +265,6 @@ def linear_classifier(
     return labelled(g, scores, classlabels_ints, classlabels_strings, post_transform)
 
 
-# Support vector machines
-
-
-def _similar(
-    g: Graph, x: Value, vectors: NDArray[Any], kernel: str, parameters: list[float] | None
-) -> Expr:
-    """The kernel function of each row and each support vector."""
-    gamma, offset, degree = (*(parameters or ()), 0.0, 0.0, 0.0)[:3]
-    dtype = _dtype(x)
-    columns = length_of(dims_of(g, x, 2, "X")[1])
-    if columns is not None and columns != vectors.shape[1]:
-        raise Problem(f"support_vectors: expected vectors of {columns}, got {vectors.shape[1]}")
-    product = g.op("matmul", x, vectors.T.copy())
-    if kernel == "LINEAR":
-        return product
-    if kernel == "RBF":
-        own = g.op("sum", g.op("multiply", x, x), [1], True)
-        theirs = np.square(vectors).sum(1).astype(dtype)
-        twice = g.op("multiply", product, np.array(2, dtype))
-        distance = g.op("subtract", g.op("add", own, theirs), twice)
-        distance = g.op("maximum", distance, np.array(0, dtype))
-        return g.op("exp", g.op("multiply", distance, np.array(-gamma, dtype)))
-    line = g.op("add", g.op("multiply", product, np.array(gamma, dtype)), np.array(offset, dtype))
-    if kernel == "SIGMOID":
-        return g.op("tanh", line)
-    if kernel == "POLY":
-        return g.op("power", line, np.array(int(degree), dtype))
-    raise Problem(f"kernel_type: {kernel!r} is not a kernel")
-
-
-@onnx("SVMRegressor", since=1, domain=ML)
-def svm_regressor(
-    g: Graph,
-    x: Value,
-    *,
-    coefficients: list[float],
-    kernel_params: list[float] | None = None,
-    kernel_type: str = "LINEAR",
-    n_supports: int = 0,
-    one_class: int = 0,
-    post_transform: str = "NONE",
-    rho: list[float],
-    support_vectors: list[float] | None = None,
-) -> Expr:
-    """The sum of the coefficients times the kernel function of the support vectors, plus rho."""
-    x = _float(g, x)
-    dtype = _dtype(x)
-    if n_supports:
-        if len(coefficients) != n_supports or len(support_vectors or ()) % n_supports:
-            raise Problem(f"expected coefficients and vectors of {n_supports} supports")
-        vectors = np.array(support_vectors, dtype).reshape(n_supports, -1)
-        similar: Any = _similar(g, x, vectors, kernel_type, kernel_params)
-    else:
-        similar = x
-    found: Expr = g.op("matmul", similar, np.array(coefficients, dtype).reshape(-1, 1))
-    found = g.op("add", found, np.array(rho[0], dtype))
-    if one_class:
-        above = g.op("greater", found, np.array(0, dtype))
-        found = g.op("where", above, np.array(1, dtype), np.array(-1, dtype))
-    found = transformed(g, found, post_transform)
-    return found if found.ty.dtype == "float32" else g.op("astype", found, "float32")
-
-
-@onnx("SVMClassifier", since=1, domain=ML)
-def svm_classifier(
-    g: Graph,
-    x: Value,
-    *,
-    classlabels_ints: list[int] | None = None,
-    classlabels_strings: list[str] | None = None,
-    coefficients: list[float],
-    kernel_params: list[float] | None = None,
-    kernel_type: str = "LINEAR",
-    post_transform: str = "NONE",
-    prob_a: list[float] | None = None,
-    prob_b: list[float] | None = None,
-    rho: list[float],
-    support_vectors: list[float] | None = None,
-    vectors_per_class: list[int] | None = None,
-) -> Any:
-    """The class that wins most of the comparisons of two, and the scores of these."""
-    labels: list[Any] = classlabels_strings or classlabels_ints or []
-    count, sizes = len(labels), vectors_per_class or []
-    if prob_a or prob_b or not support_vectors:
-        raise Problem(
-            "probabilities and linear machines without support vectors are not supported"
-        )
-    pairs = [(i, j) for i in range(count) for j in range(i + 1, count)]
-    total = sum(sizes)
-    if count < 3 or len(sizes) != count or len(rho) != len(pairs):
-        raise Problem(
-            f"expected three classes or more, and a rho for two each, got {count} classes"
-        )
-    if len(coefficients) != total * (count - 1) or len(support_vectors) % max(total, 1):
-        raise Problem(f"expected coefficients and vectors of {total} supports")
-    x = _float(g, x)
-    dtype = _dtype(x)
-    vectors = np.array(support_vectors, dtype).reshape(total, -1)
-    similar = _similar(g, x, vectors, kernel_type, kernel_params)
-    given = np.array(coefficients, dtype).reshape(count - 1, total)
-    weights = np.zeros((total, len(pairs)), dtype)
-    ends = np.cumsum([0, *sizes])
-    for column, (i, j) in enumerate(pairs):
-        mine, other = slice(ends[i], ends[i + 1]), slice(ends[j], ends[j + 1])
-        weights[mine, column], weights[other, column] = given[j - 1, mine], given[i, other]
-    scores = g.op("add", g.op("matmul", similar, weights), np.array(rho, dtype))
-    wins = g.op("astype", g.op("greater", scores, np.array(0, dtype)), dtype.name)
-    for_first, for_second = (np.zeros((len(pairs), count), dtype) for _ in range(2))
-    for row, (i, j) in enumerate(pairs):
-        for_first[row, i], for_second[row, j] = 1, 1
-    losses = g.op("subtract", np.array(1, dtype), wins)
-    votes = g.op("add", g.op("matmul", wins, for_first), g.op("matmul", losses, for_second))
-    winner: Expr = g.op("argmax", votes, 1)
-    found = transformed(g, scores, post_transform)
-    if found.ty.dtype != "float32":
-        found = g.op("astype", found, "float32")
-    if classlabels_strings:
-        return texts_at(g, classlabels_strings, winner), Value(found)
-    return Value(g.op("take", np.array(labels, np.int64), winner, 0)), Value(found)
-
-
 # Optimizers
 
 TRAINING: Final = "ai.onnx.preview.training"
@@ -415,7 +283,7 @@ class _Arithmetic:
 
     def __init__(self, g: Graph, like: Value) -> None:
         self.g = g
-        self.dtype = _dtype(like)
+        self.dtype = dtype_of_numbers(like)
 
     def __call__(self, name: str, *operands: Any) -> Value:
         """A call of an operator."""

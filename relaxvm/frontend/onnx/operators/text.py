@@ -11,7 +11,7 @@ from ....ir import ANY, Expr, ShapeExpr, StringImm, TensorType, TupleGetItem, Tu
 from ....op.registry import CONSTRUCTORS
 from ...common.values import TensorKind, Value, as_expr
 from ..graph import Graph, Problem
-from ..registry import onnx
+from ..registry import MICROSOFT, onnx
 from ..strings import table_of
 
 __all__ = ["numbers_as_strings", "strings_as_numbers", "strings_equal"]
@@ -95,6 +95,37 @@ def regex_full_match(g: Graph, x: Value, *, pattern: str) -> Value:
     """Whether a regular expression matches the whole of each string, in linear time."""
     result = g.builtin("regex_full_match", [_checked(x, "X"), StringImm(pattern)])
     return g.typed(result, _kind(x, "bool"))
+
+
+@onnx("Tokenizer", since=1, domain=MICROSOFT)
+def tokenizer(
+    g: Graph,
+    x: Value,
+    *,
+    mark: int,
+    mincharnum: int,
+    pad_value: str,
+    separators: list[str] | None = None,
+    stopwords: list[str] | None = None,
+    tokenexp: str | None = None,
+) -> Value:
+    """The tokens of strings, which a regular expression matches or separates."""
+    if stopwords:
+        raise Problem("stopwords are not supported")
+    if (tokenexp is None) == (separators is None):
+        raise Problem("expected separators or tokenexp")
+    if mincharnum < 1:
+        raise Problem(f"mincharnum: expected 1 or more, got {mincharnum}")
+    patterns = [tokenexp] if tokenexp is not None else separators or []
+    if patterns == [""]:
+        patterns = []  # a token for each character
+    result = g.builtin(
+        "tokenize",
+        [_checked(x, "X"), _strings(patterns), int(tokenexp is None), mincharnum,
+         StringImm(pad_value), int(bool(mark))],
+    )  # fmt: skip
+    dims = None if x.dims is None else (*x.dims, None)
+    return g.typed(result, TensorKind("str", -1 if x.ndim < 0 else x.ndim + 1, dims))
 
 
 @onnx("TfIdfVectorizer", since=9)
