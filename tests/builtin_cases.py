@@ -197,6 +197,41 @@ CASES: dict[str, str] = {
 (i64(1), i64(1), Shape([0]), Shape([0]), 2, 1, 0, "TF", None) | ValueError: 1 <= least <= most
 (f32(1), i64(1), Shape([0]), Shape([0]), 1, 1, 0, "TF", None) | TypeError: tf_idf: x
 """,
+    "relaxvm.builtin.tokenize": """
+(text("ab c", "d"), text(" "), 1, 1, "#", 0) | any | got.tolist() == [["ab", "c"], ["d", "#"]]
+(text("a1b"), text("[a-z]"), 0, 1, "", 1) | any | got.tolist() == [["\\x02", "a", "b", "\\x03"]]
+(text("ab"), text()[:0], 1, 1, "", 0) | any | got.tolist() == [["a", "b"]]
+(text("ab"), text("("), 1, 1, "", 0) | ValueError: regular expression: missing
+(f32(1), text("a"), 1, 1, "", 0) | TypeError: tokenize: x
+""",
+    # Maps and classes
+    "relaxvm.builtin.maps_from": """
+(np.array([[1.5, 2]]), i64(7, 8)) | any | got == ({7: 1.5, 8: 2.0},)
+(np.array([1, 2]), text("a", "b")) | any | got == ({"a": 1, "b": 2},)
+(np.zeros((2, 3)), i64(1)) | ValueError: maps_from: expected a key for each of 3 columns, got 1
+(np.zeros((1, 1, 1)), i64(1)) | TypeError: maps_from: x: expected a matrix of numbers
+(np.zeros((1, 1)), f32(1)) | TypeError: maps_from: keys: expected a vector of integers or strings
+""",
+    "relaxvm.builtin.map_to_tensor": """
+({2: 5, 1: 3.5}, "float32", -1) | np.array([[3.5, 5]], "f4")
+({2: 5}, "int64", 4) | np.array([[0, 0, 5, 0]])
+({2: 5}, "int64", 2) | ValueError: map_to_tensor: key 2: there are 2 columns
+({"a": 5}, "int64", 2) | TypeError: map_to_tensor: expected ints as keys
+({2: "x"}, "float32", -1) | ValueError: map_to_tensor: str 'x' is no float32
+(3, "int64", 2) | TypeError: map_to_tensor: expected a map
+""",
+    "relaxvm.builtin.map_vectorize": """
+({"a": 5, "c": 6.5}, text("c", "b"), "float32") | np.array([[6.5, 0]], "f4")
+({1: "x"}, i64(1, 2), "str") | any | got.tolist() == [["x", ""]]
+({1: "x"}, i64(1), "int64") | ValueError: map_vectorize: str 'x' is no int64
+([], i64(1), "int64") | TypeError: map_vectorize: expected a map
+""",
+    "relaxvm.builtin.pairwise_probabilities": """
+(np.array([[[0, 0.75], [0.25, 0]]]),) | any | np.allclose(got, [[0.75, 0.25]], atol=1e-2)
+(np.zeros((0, 3, 3)),) | np.zeros((0, 3))
+(np.zeros((1, 2, 3)),) | TypeError: pairwise_probabilities: x: expected floats
+(np.zeros((1, 2, 2), "i8"),) | TypeError: pairwise_probabilities: x: expected floats
+""",
     # Sequences, chains and optional values
     "relaxvm.builtin.sequence_length": """
 ((1, 2, 3),) | np.array(3)

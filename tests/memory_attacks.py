@@ -390,6 +390,14 @@ BUILTINS: dict[str, list[Any]] = {
     "relaxvm.builtin.tf_idf": [
         lambda: (np.ones(MIB, "i8"), np.ones(MIB, "i8"), relaxvm.Shape([0]),
                  relaxvm.Shape([0] * MIB), 1, 1, 0, "TF", None)],
+    "relaxvm.builtin.tokenize": [
+        lambda: (words(1, 5 * MIB), words(1), 1, 1, "", 0),
+        lambda: (words(1, 5 * MIB), words(1), 0, 1, "", 0)],
+    "relaxvm.builtin.maps_from": [lambda: (np.ones((MIB, 1)), np.ones(1, "i8"))],
+    "relaxvm.builtin.map_to_tensor": [
+        lambda: ({1: 1}, "float64", 1 << 39), lambda: ({1: 1}, "float64", 8 * MIB)],
+    "relaxvm.builtin.map_vectorize": [lambda: ({1: 1}, np.ones(4 * MIB, "i8"), "float64")],
+    "relaxvm.builtin.pairwise_probabilities": [lambda: (np.ones((4 * MIB, 1, 1)),)],
     "relaxvm.builtin.sequence_concat": [lambda: ((square_of(1000),) * 2, 0, 0)],
     "relaxvm.builtin.sequence_split": [
         lambda: (square_of(2000), None, 0, 0), lambda: (row(), None, 1, 0),

@@ -183,6 +183,10 @@ CALLS: dict[str, list[Any]] = {
     "relaxvm.builtin.string_to_number": [lambda: [words(100, "7"), "float32"]],
     "relaxvm.builtin.tf_idf": [
         lambda: [integers(1000), integers(10), (0,), tuple(range(10)), 1, 1, 0, "TF", None]],
+    "relaxvm.builtin.tokenize": [lambda: [words(), words(3), 1, 1, "#", 0]],
+    "relaxvm.builtin.maps_from": [lambda: [rows(), integers(rows().shape[1])]],
+    "relaxvm.builtin.map_vectorize": [lambda: [{1: 2}, integers(1000), "float32"]],
+    "relaxvm.builtin.pairwise_probabilities": [lambda: [np.full((500, 3, 3), 0.5)]],
     "relaxvm.builtin.number_from": [lambda: [integers(1)]],
     "relaxvm.builtin.int_within": [lambda: [integers(1), 0, 99, "k"]],
     "relaxvm.builtin.sequence_split": [

@@ -477,6 +477,12 @@ BUILTINS: dict[str, list[Make]] = {
     "relaxvm.builtin.string_to_number": [lambda: [_words(ROW), "float64"]],
     "relaxvm.builtin.tf_idf": [
         lambda: [np.ones(ROW, "i8"), np.ones(1, "i8"), (0,), (0,), 1, 1, 0, "TF", None]],
+    "relaxvm.builtin.tokenize": [lambda: [_words(1, 1 << 20), _words(1), 1, 1, "", 0]],
+    "relaxvm.builtin.maps_from": [lambda: [x(ROW, 1), np.ones(1, "i8")]],
+    "relaxvm.builtin.map_to_tensor": [
+        lambda: [dict.fromkeys(range(ROW // 8), 1), "float64", -1]],
+    "relaxvm.builtin.map_vectorize": [lambda: [{}, np.ones(ROW, "i8"), "float64"]],
+    "relaxvm.builtin.pairwise_probabilities": [lambda: [x(ROW // 4, 2, 2)]],
     "relaxvm.builtin.sequence_concat": [lambda: [(x(SIDE, SIDE).T, x(SIDE, SIDE)), 0, 0]],
     "relaxvm.builtin.sequence_split": [
         lambda: [x(ROW), None, 0, 0], lambda: [x(SIDE * 2, SIDE).T, np.array(SIDE), 1, 0]],

@@ -39,7 +39,8 @@ def _as_keys(value: Any, subject: str) -> list[Any]:
     if keys.ndim != 1 or keys.dtype.kind not in "iuO":
         raise TypeError(f"{subject}: expected a vector of integers or strings, got "
                         f"{describe(keys)}")  # fmt: skip
-    return keys.tolist()
+    found: list[Any] = keys.tolist()
+    return found
 
 
 @builtin("maps_from", "x: tensor, keys: tensor", result="tuple", prefix=OWN_PREFIX)
@@ -81,6 +82,7 @@ def _number(value: Any, subject: str) -> Any:
 
 def _converted(value: Any, dtype: str, subject: str) -> Any:
     """A value of a map in the data type of the result; "str" stands for strings."""
+    check_time()
     number = _number(value, subject)
     try:
         if dtype == "str":
@@ -123,7 +125,6 @@ def map_to_tensor(map: Any, dtype: Any, columns: Any) -> NDArray[Any]:  # noqa: 
     charge_objects(count * 8)
     found = np.full((1, count), "", object) if kind == "str" else np.zeros((1, count), kind)
     for key, value in entries.items():
-        check_time()
         if not 0 <= key < count:
             raise ValueError(f"map_to_tensor: key {key}: there are {count} columns")
         found[0, key] = _converted(value, kind, "map_to_tensor")
@@ -145,6 +146,5 @@ def map_vectorize(map: Any, keys: Any, dtype: Any) -> NDArray[Any]:  # noqa: A00
     empty: Any = "" if kind == "str" else 0
     values = []
     for name in names:
-        check_time()
         values.append(_converted(entries.get(name, empty), kind, "map_vectorize"))
     return _row(values, kind)

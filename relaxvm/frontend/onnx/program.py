@@ -232,8 +232,8 @@ def _import(
         builder.emit_func_output(results[0] if len(results) == 1 else Tuple(results))
     about = described(found, inputs, results, context.external.files)
     module = builder.get().with_attr("model", about.as_attribute())
-    if context.generators:
-        module = _with_generators(module, context)
+    if context.effects:
+        module = _with_effects(module, context)
     module.sources = {name: context.places.text()}
     return module
 
@@ -266,15 +266,16 @@ def _add_outputs(model: messages.Model, names: Sequence[str]) -> None:
     model.graph.output = [*model.graph.output, *added]
 
 
-def _with_generators(module: IRModule, context: Context) -> IRModule:
-    """The module with a "main" that makes random generators first, and is not pure."""
+def _with_effects(module: IRModule, context: Context) -> IRModule:
+    """The module with a "main" that is not pure, and makes random generators first."""
     var = module.get_global_var("main")
     main = module[var]
     assert isinstance(main, Function)
     body = main.body
     assert isinstance(body, SeqExpr)
-    made = BindingBlock([VarBinding(found, call) for found, call in context.generators])
-    body = SeqExpr([made, *body.blocks], body.body)
+    if context.generators:
+        made = BindingBlock([VarBinding(found, call) for found, call in context.generators])
+        body = SeqExpr([made, *body.blocks], body.body)
     del module[var]
     module["main"] = main.replace(body=body, is_pure=False)  # a variable of the new type
     return module

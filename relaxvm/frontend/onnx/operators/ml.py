@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....ir import Expr, IntImm
+from ....op.registry import CONSTRUCTORS
 from ...common.values import Value
 from ..graph import Graph, Problem
 from ..registry import ML, onnx
@@ -143,9 +144,8 @@ def one_hot_encoder(
     cats_strings: list[str] | None = None,
     zeros: int = 1,
 ) -> Expr:
-    """For each element and category, 1 if they are equal, else 0."""
-    if not zeros:
-        raise Problem("zeros: an error for elements of no category is not supported")
+    """For each element and category, 1 if they are equal, else 0; with zeros=0, elements of no
+    category raise an AssertionError."""
     if x.dtype == "str":
         categories = _texts(cats_strings or [])
     else:
@@ -153,7 +153,14 @@ def one_hot_encoder(
         x = x if x.dtype == "int64" else Value(g.op("astype", x, "int64"))
     if not len(categories):
         raise Problem("expected categories of the data type of X")
-    return g.op("astype", _codes(g, x, categories), "float32")
+    codes = _codes(g, x, categories)
+    if not zeros:
+        hits = g.op("max", g.op("astype", codes, "int64"), [-1])
+        misses = g.op("sum", g.op("subtract", np.array(1), hits))
+        condition = g.op("equal", misses, np.array(0))
+        g.context.effects += 1
+        g.emit(CONSTRUCTORS["assert_op"](condition, [], "X: an element is none of the categories"))
+    return g.op("astype", codes, "float32")
 
 
 @onnx("LabelEncoder", since=2, domain=ML)
