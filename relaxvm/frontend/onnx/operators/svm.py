@@ -100,6 +100,8 @@ def svm_classifier(
     count = len(labels)
     x = as_float(g, x)
     if not vectors_per_class:
+        if prob_a:
+            raise Problem("probabilities without support vectors are not supported")
         scores = _linear_scores(g, x, coefficients, rho, count)
         winner: Expr = g.op("argmax", scores, 1)
     else:
@@ -119,7 +121,10 @@ def svm_classifier(
             scores = _probabilities(g, scores, prob_a, prob_b or [], count)
         elif count == 2:
             if post_transform != "NONE":
-                raise Problem(f"post_transform: {post_transform!r} of two classes")
+                raise Problem(
+                    f"post_transform: {post_transform!r} of the scores of two classes is not "
+                    f"supported"
+                )
             scores = g.op("concat", [g.op("negative", scores), scores], 1)
     found = transformed(g, scores, post_transform)
     if found.ty.dtype != "float32":
