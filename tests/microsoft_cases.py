@@ -191,6 +191,8 @@ for bits in (4, 8):
     case(f"MatMulNBits of {bits} bits with zero points", x=f(3, 64), b=u8(6, 2, 32 // per), s=f(12),
          z=u8(6 * -(-2 // per)), attributes={"K": 64, "N": 6, "bits": bits,
                                              "block_size": 32})  # fmt: skip
+case("Range", a=np.array(2, np.float32), b=np.array(7, np.float32), c=np.array(1.5, np.float32))
+case("GatherND", x=f(3, 4, 2), i=np.array([[0, 3], [2, 1]]))
 case("DynamicQuantizeLSTM", (0, 1, 2), x=f(4, 2, 6), w=i8(1, 6, 16), r=i8(1, 4, 16),
      b=f(1, 32) * 0.1, l=None, h=None, c=None, p=None, ws=np.array([0.005], np.float32),
      wz=np.zeros(1, np.int8), rs=np.array([0.004], np.float32), rz=np.zeros(1, np.int8),

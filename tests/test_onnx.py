@@ -65,6 +65,8 @@ def test_the_suite_of_the_standard() -> None:
     wrong = {outcome.name: outcome.message for outcome in outcomes if outcome.verdict == "wrong"}
     assert not wrong
     assert counts["right"] >= RIGHT_AT_LEAST
+    if f"of onnx {onnx.__version__}," in onnx_suite.PAGE.read_text():
+        assert onnx_suite.page(outcomes) == onnx_suite.PAGE.read_text()
 
 
 # The reader
@@ -481,7 +483,11 @@ def test_the_commands_take_models(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(["compile", str(tmp_path / "none.onnx"), "-o", str(made)]) == Exit.MALFORMED
     other = model_of([node("Nothing", "x", "y")], {"x": (FLOAT, ["n"])}, ["y"])
     path.write_bytes(other.SerializeToString())
-    assert main(["inspect", str(path)]) == Exit.MALFORMED
+    for command in ("check", "run", "compile"):
+        more = ["-o", str(made)] if command == "compile" else []
+        assert main([command, str(path), *more]) == Exit.FAILED
+    capsys.readouterr()
+    assert main(["inspect", str(path)]) == Exit.FAILED
     assert "ai.onnx.Nothing, version 21" in capsys.readouterr().err
 
 
@@ -539,6 +545,56 @@ def test_a_range_of_small_integers() -> None:
     result = np.asarray(run(model_of([node("Range", "a b d", "y")], {}, ["y"], constants)))
     assert result.dtype == "int16"
     assert result.tolist() == [-30000, -5000, 20000]
+
+
+@pytest.mark.parametrize("axes", [[], [1], [0, 2]])
+@pytest.mark.parametrize("name", ["ReduceSum", "ReduceL1", "ReduceLogSumExp"])
+def test_axes_of_the_run_may_be_none(name: str, axes: list[int]) -> None:
+    """With noop_with_empty_axes, nothing is reduced then."""
+    nodes = [node(name, "x axes", "y", noop_with_empty_axes=1, keepdims=0)]
+    model = model_of(nodes, {"x": (FLOAT, ["n", 3, 4]), "axes": (INT64, ["k"])}, ["y"])
+    x, where = np.arange(24, dtype="f").reshape(2, 3, 4) - 9, np.array(axes, np.int64)
+    want = x
+    if axes:
+        functions: dict[str, Any] = {
+            "ReduceSum": np.sum,
+            "ReduceL1": lambda x, axis: np.abs(x).sum(axis),
+            "ReduceLogSumExp": lambda x, axis: np.log(np.exp(x).sum(axis)),
+        }
+        want = functions[name](x, axis=tuple(axes))
+    elif name == "ReduceL1":
+        want = np.abs(x)
+    np.testing.assert_allclose(run(model, x, where), want, 1e-6)
+
+
+@pytest.mark.parametrize("name", ["Conv", "ConvTranspose"])
+def test_windows_that_only_the_run_knows(name: str) -> None:
+    x = np.arange(32, dtype="f").reshape(1, 2, 4, 4) / 8
+    w = np.arange(24, dtype="f").reshape(2, 2, 3, 2) / 8
+    results = []
+    for shape in ([2, 2, "k", "l"], [2, 2, 3, 2]):
+        inputs = {"x": (FLOAT, ["n", 2, "h", "w"]), "w": (FLOAT, shape)}
+        model = model_of([node(name, "x w", "y", strides=[2, 1])], inputs, ["y"])
+        results.append(run(model, x, w))
+    np.testing.assert_allclose(*results, 1e-6)
+    inputs["w"] = (FLOAT, [2, 2, "k", "l"])
+    model = model_of([node(name, "x w", "y", auto_pad="SAME_UPPER")], inputs, ["y"])
+    with pytest.raises(RelaxVMError, match="kernel_shape: expected it where"):
+        from_onnx(model)
+
+
+def test_groups_of_channels_that_only_the_run_knows() -> None:
+    nodes = [node("GroupNormalization", "x scale bias", "y", num_groups=2)]
+    inputs = {"x": (FLOAT, ["n", "c", "w"]), "scale": (FLOAT, [2]), "bias": (FLOAT, [2])}
+    x = np.random.default_rng(0).standard_normal((2, 6, 5)).astype("f")
+    scale, bias = np.array([1, 2], "f"), np.array([0, 3], "f")
+    groups = x.reshape(2, 2, 15)
+    normal = (groups - groups.mean(2, keepdims=True)) / groups.std(2, keepdims=True)
+    want = (normal * scale[:, None] + bias[:, None]).reshape(2, 6, 5)
+    vm = VirtualMachine(build(from_onnx(model_of(nodes, inputs, ["y"], opset=18))))
+    np.testing.assert_allclose(vm["main"](x, scale, bias), want, 1e-4, 1e-5)
+    with pytest.raises((ValueError, RuntimeError), match="shape|dimension"):
+        vm["main"](x[:, :5], scale, bias)
 
 
 def test_the_parts_of_a_split_are_the_whole() -> None:

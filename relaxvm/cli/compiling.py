@@ -16,7 +16,15 @@ from ..verify import verify
 from ..vm.limited import run_limited
 from .arrays import open_arrays
 from .console import Console
-from .exits import BUILD_ERRORS, CommandError, Exit, UsageError, read_error, write_error
+from .exits import (
+    BUILD_ERRORS,
+    CommandError,
+    Exit,
+    UsageError,
+    code_of_program,
+    read_error,
+    write_error,
+)
 from .files import (
     add_file_argument,
     add_limits_argument,
@@ -198,7 +206,7 @@ def read_module(name: str, entry: str | None, limits: Limits) -> Any:
     except LimitError:
         raise
     except (RelaxVMError, ValueError) as error:
-        raise CommandError(str(error), Exit.MALFORMED) from error
+        raise CommandError(str(error), code_of_program(error)) from error
 
 
 # decompile

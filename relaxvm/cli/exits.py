@@ -16,7 +16,15 @@ from ..errors import (
     VerifyError,
 )
 
-__all__ = ["CommandError", "Exit", "UsageError", "exit_code_of", "read_error", "write_error"]
+__all__ = [
+    "CommandError",
+    "Exit",
+    "UsageError",
+    "code_of_program",
+    "exit_code_of",
+    "read_error",
+    "write_error",
+]
 
 
 class Exit(IntEnum):
@@ -84,6 +92,13 @@ _CODES = (
     (MemoryError, Exit.FAILED),
     (OSError, Exit.MALFORMED),
 )
+
+
+def code_of_program(error: BaseException) -> Exit:
+    """Return the exit code for an error of a program in a file: well formed programs that do not
+    compile, such as models with operators that are not supported, have FAILED."""
+    is_malformed = isinstance(error, (FormatError, ParseError)) or type(error) is ValueError
+    return Exit.MALFORMED if is_malformed else Exit.FAILED
 
 
 def exit_code_of(error: BaseException) -> Exit:

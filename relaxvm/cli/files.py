@@ -25,7 +25,7 @@ from ..executable.file_kinds import HEAD_BYTES, FileKind, kind_of
 from ..executable.formats import binary, text
 from ..executable.formats.sections import SectionPlace
 from ..limits import Limits
-from .exits import BUILD_ERRORS, CommandError, Exit, UsageError, read_error
+from .exits import BUILD_ERRORS, CommandError, Exit, UsageError, code_of_program, read_error
 
 __all__ = [
     "STDIO",
@@ -176,7 +176,7 @@ def _compiled(name: str, kind: FileKind, limits: Limits) -> OpenedFile:
     except (FormatError, ParseError, LimitError, BugError, MissingExtraError):
         raise
     except RelaxVMError as error:
-        raise CommandError(str(error), Exit.MALFORMED) from error
+        raise CommandError(str(error), code_of_program(error)) from error
     except BUILD_ERRORS as error:
         raise CommandError(f"{name}: {type(error).__name__}: {error}") from error
 

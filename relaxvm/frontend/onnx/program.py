@@ -186,9 +186,11 @@ def _import(
     params: list[Var] = []
     texts: list[tuple[str, Var, TensorKind]] = []
     names = _ParameterNames(sanitize_input_names)
+    defined = set(constants)
     for each in inputs:
-        if each.name in top.values:
+        if each.name in defined:
             raise RelaxVMError(f"{name}: there are two inputs {readable(each.name)!r}")
+        defined.add(each.name)
         try:
             kind = _input_kind(context, each, shape_dict, dtype_dict)
         except Problem as problem:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....ir import Expr, IntImm
+from ....ir import Expr, IntImm, TensorType
 from ...common.values import Value
 from ..graph import Graph, Problem
 from ..registry import onnx
@@ -73,14 +73,20 @@ def group_norm_of_groups(
     g: Graph, x: Value, scale: Value, bias: Value, *, epsilon: float = 1e-5, num_groups: int
 ) -> Expr:
     """R.nn.group_norm; the channels of a group share a factor and an offset."""
-    dims = x.dims
-    channels = None if dims is None else dims[1]
-    if not isinstance(channels, IntImm):
-        raise Problem(f"x: expected a tensor with a known number of channels, got {x.type}")
-    if num_groups < 1 or channels.value % num_groups:
+    dims = g.named_dims(x, spatial_axes(x, "x") + 2)
+    assert dims is not None, "the rank is known"
+    channels = dims[1]
+    if num_groups < 1 or (isinstance(channels, IntImm) and channels.value % num_groups):
         raise Problem(f"num_groups: expected a divisor of {channels}, got {num_groups}")
-    size = channels.value // num_groups
-    factor, offset = (Value(g.op("repeat", each, size, 0)) for each in (scale, bias))
+    wide = []
+    for each in (scale, bias):
+        column = g.op("reshape", each, (num_groups, 1))
+        both = g.op("broadcast_to", column, (num_groups, channels // num_groups))
+        wide.append(g.op("reshape", both, (-1,)))
+    if not isinstance(channels, IntImm):
+        ty = TensorType([channels], x.dtype)
+        wide = [g.context.builder.match_cast(each, ty) for each in wide]
+    factor, offset = map(Value, wide)
     return group_norm(g, x, factor, offset, epsilon=epsilon, num_groups=num_groups)
 
 

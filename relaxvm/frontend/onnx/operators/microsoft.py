@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from ....dtypes import as_dtype
 from ....ir import Expr
 from ...common.values import Value
 from ..graph import Graph, Problem
@@ -379,3 +382,24 @@ def microsoft_trilu(g: Graph, x: Value, k: Value | None = None, *, upper: int = 
     from .gathering import trilu
 
     return trilu(g, x, k, upper=upper)
+
+
+@onnx("Range", since=1, domain=MICROSOFT)
+def microsoft_range(g: Graph, start: Value, limit: Value, delta: Value | None = None) -> Expr:
+    """Range of ai.onnx, in steps of 1 unless delta is given."""
+    from .creation import range_
+
+    if delta is None:
+        dtype = start.dtype
+        if dtype is None:
+            raise Problem("the data type of start is not known")
+        delta = Value(known=np.ones((), as_dtype(dtype)))
+    return range_(g, start, limit, delta)
+
+
+@onnx("GatherND", since=1, domain=MICROSOFT)
+def microsoft_gather_nd(g: Graph, x: Value, indices: Value) -> Any:
+    """GatherND of ai.onnx."""
+    from .gathering import gather_nd
+
+    return gather_nd(g, x, indices)

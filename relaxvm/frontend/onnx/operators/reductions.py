@@ -122,10 +122,10 @@ def _reduced(
 class _AtRunTime:
     """Stands for a graph: reduces along axes that are known only at run time."""
 
-    def __init__(self, g: Graph, x: Value, axes: Value) -> None:
+    def __init__(self, g: Graph, x: Value, axes: Value, noop: bool) -> None:
         self.g = g
         self.axes: Any = g.shape_in(axes)
-        if axes.length is None:  # no axes at all stand for all of them
+        if axes.length is None and not noop:  # no axes at all stand for all of them
             self.axes = g.run("axes_or_all", [x, self.axes], ShapeType(ndim=-1))
         self.count = axes.length
 
@@ -161,9 +161,11 @@ class _AtRunTime:
         return self.g.expr(value)
 
 
-def _at_run_time(name: str, g: Graph, x: Value, axes: Value, keepdims: bool) -> Expr:
+def _at_run_time(
+    name: str, g: Graph, x: Value, axes: Value, keepdims: bool, noop: bool
+) -> Expr:
     reduce: Any = _KINDS[name]
-    found: Expr = reduce(_AtRunTime(g, x, axes), x, None, keepdims)
+    found: Expr = reduce(_AtRunTime(g, x, axes, noop), x, None, keepdims)
     return found
 
 
@@ -189,10 +191,8 @@ def _register(name: str, by_input: int) -> None:
         if axes is not None and axes.length == 0:
             axes = None
         if axes is not None and axes.known is None:
-            if noop_with_empty_axes and axes.length is None:
-                raise Problem("axes: expected values that are known before the model runs")
-            later = axes
-            return _widened(name, g, x, lambda x: _at_run_time(name, g, x, later, bool(keepdims)))
+            later, keeps, noop = axes, bool(keepdims), bool(noop_with_empty_axes)
+            return _widened(name, g, x, lambda x: _at_run_time(name, g, x, later, keeps, noop))
         found = None if axes is None else [int(axis) for axis in g.sized(axes, "axes")]
         return _widened(
             name, g, x, lambda x: _reduced(name, g, x, found, keepdims, noop_with_empty_axes)

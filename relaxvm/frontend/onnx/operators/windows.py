@@ -128,12 +128,16 @@ def _same(
 # Convolutions
 
 
-def _window_of(w: Value, kernel_shape: list[int] | None) -> list[int]:
+def _window_of(
+    w: Value, kernel_shape: list[int] | None, count: int, *, is_needed: bool
+) -> list[int]:
+    """The window of a convolution.  Where padding does not depend on it, it may be one that only
+    the run knows, for which ones stand."""
     known = w.lengths(2)
     if kernel_shape is None:
-        if known is None:
+        if known is None and is_needed:
             raise Problem("kernel_shape: expected it where the shape of the weights is not known")
-        return known
+        return [1] * count if known is None else known
     if known is not None and known != kernel_shape:
         raise Problem(f"kernel_shape: expected {known}, as the weights have it, got {kernel_shape}")
     return kernel_shape
@@ -161,7 +165,7 @@ def conv(
 ) -> Expr:
     """R.nn.conv1d, R.nn.conv2d or R.nn.conv3d."""
     count = spatial_axes(x if x.ndim > 2 else w, "x")
-    size = _window_of(w, kernel_shape)
+    size = _window_of(w, kernel_shape, count, is_needed=auto_pad.startswith("SAME"))
     laid = _windows(size, count, auto_pad, pads, strides, dilations)
     if auto_pad.startswith("SAME"):
         x, laid = _same(g, x, laid, auto_pad)
@@ -190,7 +194,8 @@ def conv_transpose(
 ) -> Expr:
     """R.nn.conv1d_transpose, R.nn.conv2d_transpose or R.nn.conv3d_transpose."""
     count = spatial_axes(x if x.ndim > 2 else w, "x")
-    size = _window_of(w, kernel_shape)
+    is_needed = bool(output_shape) or auto_pad.startswith("SAME")
+    size = _window_of(w, kernel_shape, count, is_needed=is_needed)
     laid = _windows(size, count, auto_pad, pads, strides, dilations)
     more = _per_axis("output_padding", output_padding, count, 0)
     padding = laid.padding
