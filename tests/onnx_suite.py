@@ -151,10 +151,12 @@ HEAD = """\
 
 # Conformance to ONNX
 
-The cases of the test-suite of the ONNX standard, `onnx.backend.test` of onnx {version}, by the operators in their models: {right:,}
-of {total:,} have the right results, within the tolerances that they state, {refused} are refused when the model is imported, and
-{wrong} are wrong. A case with several operators counts for each. The nine cases that need Pillow to make their inputs, and those
-that download models, are not among them. `python -m tests.onnx_suite` runs the suite; see [ONNX models](onnx.md).
+The cases of the test-suite of the ONNX standard, `onnx.backend.test` of onnx {version}, by the
+operators in their models: {right:,} of {total:,} have the right results, within the
+tolerances that they state, {refused} are refused when the model is imported, and {wrong} are wrong.
+A case with several operators counts for each. The nine cases that need Pillow to make their
+inputs, and those that download models, are not among them. `python -m tests.onnx_suite` runs
+the suite; see [ONNX models](onnx.md).
 
 | operator | cases | right | refused |
 |---|---|---|---|

@@ -593,7 +593,7 @@ def test_groups_of_channels_that_only_the_run_knows() -> None:
     want = (normal * scale[:, None] + bias[:, None]).reshape(2, 6, 5)
     vm = VirtualMachine(build(from_onnx(model_of(nodes, inputs, ["y"], opset=18))))
     np.testing.assert_allclose(vm["main"](x, scale, bias), want, 1e-4, 1e-5)
-    with pytest.raises((ValueError, RuntimeError), match="shape|dimension"):
+    with pytest.raises((ValueError, RuntimeError), match=r"shape|dimension"):
         vm["main"](x[:, :5], scale, bias)
 
 
