@@ -35,7 +35,8 @@ def edited(data: bytes, change: Callable[[dict[str, Any]], None], **others: byte
                 program = json.loads(content)
                 change(program)
                 content = json.dumps(program).encode()
-            new.writestr(name, others.get(name.rpartition("/")[2], content))
+            member = zipfile.ZipInfo(name)  # without the time of day
+            new.writestr(member, others.get(name.rpartition("/")[2], content))
     return found.getvalue()
 
 
@@ -330,7 +331,7 @@ def stored(**members: bytes) -> bytes:
     found = io.BytesIO()
     with zipfile.ZipFile(found, "w") as new:
         for name, content in members.items():
-            new.writestr(name.replace("__", "/"), content)
+            new.writestr(zipfile.ZipInfo(name.replace("__", "/")), content)
     return found.getvalue()
 
 
