@@ -64,7 +64,11 @@ VALUES = (
     "resize2d_l", "gn16", "rms16", "nll_now", "nll_none", "softplus2", "dq16", "gelu_16",
     "flip1", "take_1d", "take_clip", "take_wrap", "tril_s", "triu_s", "pad_c", "absi", "split_i_s",
     "repeat_s0", "one_hot_ax", "gather_nd_b", "rz_hp", "quantize",
-    "dequantize", "meshgrid", "full_like",
+    "dequantize", "meshgrid", "full_like", "eye", "eye_like", "affine_grid", "attention",
+    "attention0", "attentionc", "attentioncb", "avg_pool1d", "avg_pool2d", "avg_pool2d_c",
+    "avg_pool2d_i", "avg_pool3d", "avg_pool2d_s", "avg_pool_1", "avg_pool_2", "avg_pool_4",
+    "avg_pool_5", "avg_pool_6", "avg_pool_7", "avg_pool_8", "pad_ci", "pad_rep", "argmax_k",
+    "trunc", "index_tensor2", "take_nan",
 )  # fmt: skip
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..ir.arith import free_vars, simplify
 from ..ir.expr import Expr, IntImm, Var
+from ..ir.node import Attrs
 from ..ir.prim import GE, GT, LE, LT, Add, FloorDiv, Sub, as_scalar, is_float
 from ..tir.access import access_regions
 from ..tir.buffer import Buffer, BufferLoad, BufferType, IterVar, Range
@@ -233,8 +234,16 @@ def _realized(
         stmt = BufferStore(targets[0], change.visit(compute.body), place)
     reads, writes = access_regions(stmt, init)
     name = tensors[0].name.removesuffix("_v0") if len(tensors) > 1 else tensors[0].name
-    block = SBlock(iter_vars, reads, writes, name, stmt, init, (), (), compute.attrs)
+    attrs = {key: _in_buffers(value, buffers) for key, value in compute.attrs.items()}
+    block = SBlock(iter_vars, reads, writes, name, stmt, init, (), (), Attrs(attrs))
     return SBlockRealize(loops, IntImm("bool", 1), block)
+
+
+def _in_buffers(value: Any, buffers: Mapping[Tensor, Buffer]) -> Any:
+    """An annotation, with buffers for tensors."""
+    if isinstance(value, (list, tuple)):
+        return type(value)([_in_buffers(each, buffers) for each in value])
+    return buffers[value] if isinstance(value, Tensor) else value
 
 
 def _reduction(

@@ -219,10 +219,11 @@ def _extreme_place(
             better, lambda place, value: (as_scalar(-1, place), worst(value)), name
         )
         reduced = {a: te.reduce_axis((0, data.shape[a]), f"k{a}") for a in gone}
-        dims = [d for a, d in enumerate(data.shape) if a not in reduced]
+        kept = [_index(1) if a in reduced else d for a, d in enumerate(data.shape)]
+        dims = kept if keepdims else [d for a, d in enumerate(data.shape) if a not in reduced]
 
         def element(*i: Expr) -> Any:
-            rest = iter(i)
+            rest = iter([x for a, x in enumerate(i) if a not in reduced] if keepdims else i)
             at = tuple(reduced[a].var if a in reduced else next(rest) for a in range(data.ndim))
             place: Expr = _index(0)
             for a in gone:
@@ -231,14 +232,8 @@ def _extreme_place(
 
         both: Any = compute(dims, element, f"{data.name}_red_temp", varargs_names=_axes(len(dims)))
         found = both[0]
-        kept = [_index(1) if a in reduced else d for a, d in enumerate(data.shape)]
-
-        def result(*i: Expr) -> Any:
-            return found[tuple(x for a, x in enumerate(i) if not keepdims or a not in reduced)]
-
-        shape_of = kept if keepdims else dims
         out: Tensor = compute(
-            shape_of, result, f"{data.name}_red", varargs_names=_axes(len(shape_of))
+            dims, lambda *i: found[i], f"{data.name}_red", varargs_names=_axes(len(dims))
         )
         return out
 

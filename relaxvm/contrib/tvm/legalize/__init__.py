@@ -13,7 +13,7 @@ from typing import Any
 from ....ir.op import attrs_of_ops
 from ....transform import LegalizeOps as _LegalizeOps
 from ....transform import Pass
-from . import arrays, elementwise, nn, reductions  # noqa: F401  (fill the table)
+from . import arrays, attention, elementwise, nn, reductions, windows  # noqa: F401  (fill the table)
 from .rules import rules_of_table
 
 __all__ = ["LegalizeOps"]

@@ -77,12 +77,13 @@ def _triangle(upper: bool) -> Any:
         def element(*i: Expr) -> Any:
             row, column = i[-2], i[-1]
             offset = prim.cast(as_scalar(k, row.dtype), row.dtype)
-            if isinstance(offset, IntImm) and offset.value < 0:  # constants are written as added
+            if not isinstance(offset, IntImm):
+                return prim.select(_is_kept(row, column - offset, upper), x[i], zero)
+            if offset.value < 0:  # constants are written as added
                 column, edge = column + -offset.value, row
             else:
                 edge = row + offset
-            keep = edge <= column if upper else column <= edge
-            return prim.select(keep, x[i], zero)
+            return prim.select(_is_kept(edge, column, upper), x[i], zero)
 
         names = [f"i{a}" for a in range(x.ndim)]
         return compute(x.shape, element, "trilu", varargs_names=names)
@@ -90,8 +91,31 @@ def _triangle(upper: bool) -> Any:
     return make
 
 
+def _is_kept(edge: Expr, column: Expr, upper: bool) -> Any:
+    return edge <= column if upper else column <= edge
+
+
 loops("tril")(_triangle(upper=False))
 loops("triu")(_triangle(upper=True))
+
+
+def _eye(rows: Expr, columns: Expr, k: Any, dtype: str) -> Tensor:
+    one, zero = (as_scalar(float(n) if is_float(dtype) else n, dtype) for n in (1, 0))
+    offset = int(k)
+
+    def element(i: Expr, j: Expr) -> Any:
+        column = j if not offset else j - offset
+        return intrinsics.if_then_else(prim.equal(i, column), one, zero)
+
+    return compute([rows, columns], element, "eye")
+
+
+loops("eye")(_eye)
+
+
+@loops("eye_like", operands=lambda call: (*_shape_and_dtype(call), *call.args[1:]))
+def _eye_like(shape: Sequence[Any], own: str, k: Any = 0, dtype: str | None = None) -> Any:
+    return _eye(shape[0], shape[1], k, dtype or own)
 
 
 # Arranging
@@ -274,7 +298,7 @@ def _take(x: Tensor, indices: Any, axis: int | None, mode: str) -> Tensor:
         dims = [*x.shape[:axis], *x.shape[axis + 1 :]]
         return compute(
             dims,
-            lambda *i: x[(*i[:axis], _within(indices, x.shape[axis], mode), *i[axis:])],
+            lambda *i: _chosen(x, i[:axis], indices, axis, mode, i[axis:]),
             "T_take",
             varargs_names=_axes(len(dims)),
         )
@@ -282,10 +306,21 @@ def _take(x: Tensor, indices: Any, axis: int | None, mode: str) -> Tensor:
     dims = [*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]]
 
     def element(*i: Expr) -> Any:
-        place = _within(indices[i[axis : axis + rank]], x.shape[axis], mode)
-        return x[(*i[:axis], place, *i[axis + rank :])]
+        place = indices[i[axis : axis + rank]]
+        return _chosen(x, i[:axis], place, axis, mode, i[axis + rank :])
 
     return compute(dims, element, "T_take", varargs_names=_axes(len(dims)))
+
+
+def _chosen(
+    x: Tensor, front: Sequence[Expr], place: Any, axis: int, mode: str, rest: Sequence[Expr]
+) -> Any:
+    length = x.shape[axis]
+    value = x[(*front, _within(place, length, mode), *rest)]
+    if mode != "nan":
+        return value
+    inside = prim.logical_and(as_scalar(0, place.dtype) <= place, place < length)
+    return intrinsics.if_then_else(inside, value, as_scalar(float("nan"), x.dtype))
 
 
 def _within(place: Any, length: Expr, mode: str) -> Any:
@@ -327,6 +362,8 @@ def _index_tensor(x: Tensor, indices: Sequence[Tensor]) -> Tensor:
     for each in indices[1:]:
         shape = basic.broadcast_shape(shape, each.shape, "index_tensor")
     dims = [*shape, *x.shape[len(indices) :]]
+    if len(indices) > 1:
+        indices = [topi.broadcast_to(each, shape) for each in indices]
 
     def element(*i: Expr) -> Any:
         front = i[: len(shape)]

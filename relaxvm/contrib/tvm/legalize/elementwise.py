@@ -18,7 +18,7 @@ __all__: list[str] = []
 
 _UNARY = (
     "acos acosh asin asinh atan atanh bitwise_not ceil cos cosh exp floor "
-    "log logical_not negative rsqrt sigmoid sin sinh sqrt tan tanh"
+    "log logical_not negative rsqrt sigmoid sin sinh sqrt tan tanh trunc"
 )
 for _name in _UNARY.split():
     loops(_name, hint=f"tir_{_name}")(getattr(topi, _name))

@@ -156,14 +156,6 @@ def _pool(op: str, pool: Any, kind: str) -> None:
         )  # fmt: skip
 
 
-@loops("nn.pad")
-def _pad(data: Tensor, pad_width: Sequence[int], pad_mode: str, pad_value: float) -> Any:
-    if pad_mode != "constant":
-        raise NotImplementedError(f"pad: {pad_mode}")
-    before, after = list(pad_width[::2]), list(pad_width[1::2])
-    return topi.nn.pad(data, before, after, as_scalar(pad_value, data.dtype), name="PadInput")
-
-
 def _adaptive(op: str, pool: Any) -> None:
     @loops(f"nn.{op}")
     def formula(data: Tensor, output_size: Any, layout: str, out_layout: str | None) -> Any:
@@ -174,8 +166,7 @@ def _adaptive(op: str, pool: Any) -> None:
 
 
 for _rank, _pool_function in ((1, topi.nn.pool1d), (2, topi.nn.pool2d), (3, topi.nn.pool3d)):
-    for _kind in ("max", "avg"):
-        _pool(f"{_kind}_pool{_rank}d", _pool_function, _kind)
+    _pool(f"max_pool{_rank}d", _pool_function, "max")
 _adaptive("adaptive_avg_pool1d", topi.nn.adaptive_pool1d)
 _adaptive("adaptive_avg_pool2d", topi.nn.adaptive_pool)
 _adaptive("adaptive_avg_pool3d", topi.nn.adaptive_pool3d)
@@ -278,9 +269,7 @@ def _layer_norm(
         weights = tuple(i[a] for a in gone)
         spread = intrinsics.rsqrt(squares[own] / number + as_scalar(epsilon, within))
         value = prim.cast((prim.cast(data[i], within) - means[own]) * spread, data.dtype)
-        if scale:
-            value = value * gamma[weights]
-        return value + beta[weights] if center else value
+        return value * gamma[weights] + beta[weights]
 
     return compute(data.shape, normal, "T_layer_norm", varargs_names=_axes(data.ndim))
 

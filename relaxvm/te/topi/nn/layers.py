@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ....ir import prim
 from ....ir.arith import simplify
@@ -210,6 +210,7 @@ def matmul(
     out_dtype: str | None = None,
     transpose_a: bool = False,
     transpose_b: bool = False,
+    attrs: Any = None,
 ) -> Tensor:
     """The product of two tensors of at least two dimensions, either of which may be given
     transposed, and the bias; dimensions in front broadcast.
@@ -238,7 +239,7 @@ def matmul(
 
     rank = len(batch) + 2
     product: Tensor = compute(
-        [*batch, rows, columns], formula, name, varargs_names=_named("i", rank)
+        [*batch, rows, columns], formula, name, varargs_names=_named("i", rank), attrs=attrs
     )
     if bias is None:
         return product
@@ -578,6 +579,19 @@ def _rule(name: str) -> dict[str, str]:
     return {"schedule_rule": f"meta_schedule.{name}"}
 
 
+class Window(NamedTuple):
+    """What a pool does along an axis."""
+
+    axis: int
+    length: Expr
+    size: Any
+    stride: Any
+    dilation: Any
+    before: Any
+    """Padding before the elements, and after them."""
+    after: Any
+
+
 def _pool(
     data: Tensor,
     kernel: Any,
@@ -589,7 +603,10 @@ def _pool(
     layout: str,
     count_include_pad: bool,
     what: str,
+    counted: Callable[[Sequence[Expr], Sequence[Window]], Expr] | None = None,
 ) -> Tensor:
+    """`counted` gives the number of elements of the window of a mean, instead of the usual
+    formula."""
     if pool_type not in ("max", "avg"):
         raise ValueError(f"{what}: pool_type: expected 'max' or 'avg', got {pool_type!r}")
     if len(layout) != data.ndim:
@@ -606,14 +623,20 @@ def _pool(
         before[axis], after[axis] = low[k], high[k]
         if ceil_mode:
             after[axis] = high[k] + steps[k] - 1
-        whole = dims[axis] - extents[k] + before[axis] + after[axis]
-        dims[axis] = prim.floordiv(simplify(whole), steps[k]) + 1
+        whole = simplify(dims[axis] - extents[k] + before[axis] + after[axis])
+        dims[axis] = (
+            simplify(whole + 1) if steps[k] == 1 else prim.floordiv(whole, steps[k]) + 1
+        )
     names = _named("ax", data.ndim)
     fill = intrinsics.min_value(data.dtype) if pool_type == "max" else _number(0, data.dtype)
     padded = data
     if any(not _is_zero(_index(p)) for p in (*before, *after)):
         padded = pad(data, before, after, fill, name="pad_temp")
     taps = [te.reduce_axis((0, size), f"rv{k}") for k, size in enumerate(sizes)]
+    windows = [
+        Window(axis, data.shape[axis], *each)
+        for axis, *each in zip(axes, sizes, steps, spreads, low, high, strict=True)
+    ]
 
     def places(i: Sequence[Expr]) -> tuple[Expr, ...]:
         at = list(i)
@@ -632,6 +655,8 @@ def _pool(
     )
 
     def count(i: Sequence[Expr]) -> Expr:
+        if counted is not None:
+            return counted(i, windows)
         number: Expr = _index(1)
         for k, axis in enumerate(axes):
             if spreads[k] != 1 or count_include_pad:
