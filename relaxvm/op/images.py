@@ -306,4 +306,4 @@ def affine_grid(data: TensorType, size: ShapeLike, align_corners: bool = True) -
                 )
     if dims is None or not isinstance(size, ShapeExpr):
         return like(data, None, ndim=-1 if count == -1 else count + 2)
-    return like(data, [dims[0], dims[1], *size.values])
+    return like(data, [dims[0], int_imm(count), *size.values])

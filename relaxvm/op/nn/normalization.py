@@ -115,7 +115,8 @@ def instance_norm(
         raise IllValued(
             f"axes: expected axes other than channel_axis {channel_axis}, got {list(axes)}"
         )
-    return _normalized(data, (channel_axis,), gamma=gamma, beta=beta)
+    checked = _normalized(data, (channel_axis,), gamma=gamma, beta=beta)
+    return data if checked.vdevice == data.vdevice else like(data, vdevice=checked.vdevice)
 
 
 def _lower_batch_norm(builder: Any, call: Call) -> Expr:

@@ -154,6 +154,8 @@ def adaptive_pool(name: str, spatial: str) -> Constructor:
         check_layout("layout", layout, default_layout)
         check_layout("out_layout", out_layout, default_layout)
         dims = dims_by_letter("data", data, layout)
+        if output_size is None and layout == out_layout and data.ndim != -1:
+            return data
         if dims is None:
             return like(data, None, ndim=len(layout))
         for letter, size in zip(spatial, output_size or (), strict=False):
