@@ -145,10 +145,19 @@ class IndexMap(Node):
         """An array in the new layout; places that nothing is mapped to hold zeros."""
         array = np.asarray(arr_src)
         shape = [int(dim) for dim in self.map_shape(array.shape)]  # type: ignore[call-overload]
-        values = dict(zip(self.initial_indices, np.indices(array.shape), strict=True))
         result = np.zeros(shape, array.dtype)
-        result[tuple([_evaluate(e, values) for e in self.final_indices])] = array
+        result[tuple(self.map_arrays(np.indices(array.shape)))] = array
         return result
+
+    def map_arrays(self, indices: Sequence[Any]) -> list[Any]:
+        """The indices that arrays of indices, one for each dimension, are mapped to.
+
+        Raises:
+            ValueError: the expressions are none of sums, products, quotients and remainders.
+        """
+        values = dict(zip(self.initial_indices, indices, strict=True))
+        return [np.broadcast_to(_evaluate(e, values), indices[0].shape)
+                for e in self.final_indices]  # fmt: skip
 
     def is_equivalent_to(self, other_map: IndexMap, analyzer: Any = None) -> bool:
         """Whether both map all indices to the same ones, as far as can be proved."""

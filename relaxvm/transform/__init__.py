@@ -9,8 +9,10 @@ from typing import Any as _Any
 
 from ..script.earlier import today as _today
 from .adjust_matmul_order import *
+from .alter_op_impl import *
 from .annotate_tir_op_pattern import *
 from .attach_global_symbol import *
+from .attach_layout_free_buffers import *
 from .bind_params import *
 from .block_convolutions import *
 from .block_rewrite import *
@@ -34,6 +36,7 @@ from .fold_constant import *
 from .fuse_ops import *
 from .fuse_ops_by_pattern import *
 from .fuse_tir import *
+from .fuse_transpose_matmul import *
 from .inline_private_functions import *
 from .instruments import *
 from .kill_after_last_use import *
@@ -49,6 +52,7 @@ from .merge_composite_functions import *
 from .normalize import *
 from .normalize_global_var import *
 from .pack_linear import *
+from .optimize_layout_transform import *
 from .pass_infra import *
 from .plan_memory import *
 from .realize_vdevice import *

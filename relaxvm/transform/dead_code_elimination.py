@@ -29,7 +29,7 @@ from ..ir import (
 from ..ir.node import KINDS
 from .pass_infra import Pass, PassContext, module_pass
 
-__all__ = ["DeadCodeElimination"]
+__all__ = ["DeadCodeElimination", "without_uncalled"]
 
 
 class _Mentions(ExprVisitor):
@@ -140,6 +140,19 @@ def _has_effect(value: Expr) -> bool:
 def eliminate_dead_code(func: Function) -> Function:
     """Return a function without bindings whose value is unused and has no side effects."""
     return _Eliminator(_has_effect).function(func)
+
+
+def without_uncalled(mod: IRModule, names: Iterable[GlobalVar]) -> IRModule:
+    """The module without those of some functions that no function calls any more."""
+    kept: set[GlobalVar] = set()
+    for func in mod.functions.values():
+        if isinstance(func, Function):
+            kept |= _called(func)
+    result = mod.copy()
+    for name in names:
+        if name not in kept and name in result.functions:
+            del result[name]
+    return result
 
 
 def _called(func: Function) -> set[GlobalVar]:

@@ -232,16 +232,11 @@ DECLINED: Final[dict[str, str]] = {
     "tvm.relax.op.distributed": _DISTRIBUTION,
     "tvm.relax.training*": _TRAINING,
     "tvm.relax.transform.Gradient": _TRAINING,
-    "tvm.relax.transform.DecomposeOpsForTraining": _TRAINING,
     "tvm.relax.transform.MetaSchedule*": _TUNING,
     "tvm.relax.transform.AllocateWorkspace": "external functions allocate what they need, as "
     "relaxvm's kernels do",
-    "tvm.relax.transform.AlterOpImpl": _SCHEDULES,
     "tvm.relax.transform.FastMathTransform": "relaxvm's kernels of these functions are vectorized, "
     "and exact to a few units in the last place",
-    "tvm.relax.transform.FuseTransposeMatmul": "relaxvm's product reads a transposed operand as it "
-    "is",
-    "tvm.relax.transform.OptimizeLayoutTransform": _SCHEDULES,
     "tvm.relax.transform.RewriteCUDAGraph": _GPU,
     "tvm.relax.transform.SpecializePrimFuncBasedOnCallSite": _GPU,
     "tvm.relax.transform.SplitCallTIRByPattern": "FuseOpsByPattern finds what a library computes "
@@ -267,7 +262,6 @@ DECLINED: Final[dict[str, str]] = {
     "tvm.relax.transform.LowerGPUIPCAllocStorage": _GPU,
     "tvm.relax.transform.lower_gpu_ipc_alloc_storage": _GPU,
     "tvm.relax.transform.SplitLayoutRewritePreproc": _TUNING,
-    "tvm.relax.transform.AttachAttrLayoutFreeBuffers": _TUNING,
     "*.grad": _TRAINING,
     "*.grad.*": _TRAINING,
     "*.ccl": _DISTRIBUTION,
