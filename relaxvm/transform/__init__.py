@@ -51,8 +51,8 @@ from .lower_runtime_builtin import *
 from .merge_composite_functions import *
 from .normalize import *
 from .normalize_global_var import *
-from .pack_linear import *
 from .optimize_layout_transform import *
+from .pack_linear import *
 from .pass_infra import *
 from .plan_memory import *
 from .realize_vdevice import *
