@@ -16,8 +16,8 @@ from relaxvm.transform.pipelines import LOWERING
 from .passes import check
 
 PAGE = (Path(__file__).parent.parent / "docs" / "passes.md").read_text(encoding="utf-8")
-IN_DEPTH_ELSEWHERE = {"Normalize", "NormalizeGlobalVar", "VMBuiltinLower"}
-"""Passes whose effect a script cannot show, and the older name of one."""
+IN_DEPTH_ELSEWHERE = {"AlterOpImpl", "Normalize", "NormalizeGlobalVar", "VMBuiltinLower"}
+"""Passes that take PrimFuncs or whose effect a script cannot show, and the older name of one."""
 
 
 class Example(NamedTuple):
