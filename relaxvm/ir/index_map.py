@@ -149,7 +149,7 @@ class IndexMap(Node):
         result[tuple(self.map_arrays(np.indices(array.shape)))] = array
         return result
 
-    def map_arrays(self, indices: Sequence[Any]) -> list[Any]:
+    def map_arrays(self, indices: Any) -> list[Any]:
         """The indices that arrays of indices, one for each dimension, are mapped to.
 
         Raises:

@@ -31,10 +31,15 @@ _CALL_TIR: Final = Op.get("relax.call_tir")
 
 
 class _Marker(ExprMutator):
-    def __init__(self, builder: BlockBuilder, mod: IRModule, weights: frozenset[Var]) -> None:
+    def __init__(
+        self,
+        builder: BlockBuilder,
+        mod: IRModule,
+        weights: frozenset[Var],
+        made: dict[tuple[str, tuple[int, ...]], GlobalVar],
+    ) -> None:
         super().__init__()
-        self._builder, self._mod, self._weights = builder, mod, weights
-        self._made: dict[tuple[str, tuple[int, ...]], GlobalVar] = {}
+        self._builder, self._mod, self._weights, self._made = builder, mod, weights, made
 
     def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
         new = super().visit_binding(binding)
@@ -79,10 +84,9 @@ def AttachAttrLayoutFreeBuffers() -> Pass:
         builder = BlockBuilder(mod.copy())
         made: dict[tuple[str, tuple[int, ...]], GlobalVar] = {}
         for var, func in mod.functions.items():
-            inputs = func.attrs.get("num_input") if isinstance(func, Function) else None
-            if inputs is not None:
-                marker = _Marker(builder, mod, frozenset(func.params[int(inputs) :]))  # type: ignore[attr-defined]
-                marker._made = made
+            if isinstance(func, Function) and "num_input" in func.attrs:
+                weights = func.params[int(func.attrs["num_input"]) :]
+                marker = _Marker(builder, mod, frozenset(weights), made)
                 builder.update_func(var, marker.visit(func))
         old = [mod.get_global_var(name) for name, _ in made]
         return without_uncalled(builder.get(), old)

@@ -72,13 +72,11 @@ def _batch_norm_in_training(call: Call, bind: Bind) -> Expr:
 
 def _layer_norm(call: Call, bind: Bind) -> Expr:
     data, gamma, beta = call.args
-    attrs, ty = call.attrs, data.ty
+    attrs = call.attrs
+    ty: Any = data.ty
     axes: Any = attrs["axes"]
     shifted = op.subtract(data, op.mean(data, axes, keepdims=True))
-    spread = op.add(
-        op.variance(data, axes, keepdims=True),
-        const(attrs["epsilon"], ty.dtype),  # type: ignore[union-attr]
-    )
+    spread = op.add(op.variance(data, axes, keepdims=True), const(attrs["epsilon"], ty.dtype))
     out = op.divide(shifted, op.sqrt(spread))
     if attrs["scale"]:
         out = op.multiply(out, gamma)

@@ -91,7 +91,8 @@ def OptimizeLayoutTransform() -> Pass:
                 )
                 if not is_cut or outer.attrs["pad_value"] is not None:
                     return expr
-                middle = matches[cut].ty.dims  # type: ignore[union-attr]
+                between: Any = matches[cut].ty
+                middle = between.dims
             maps = inner.attrs["index_map"], outer.attrs["index_map"]
             return source if _is_identity(*maps, ty.dims, middle) else expr
 

@@ -28,7 +28,7 @@ def _number(value: Any) -> int:
     return int(getattr(value, "value", value))
 
 
-def _with_padding(i: Sequence[Expr], window: layers.Window) -> Expr:
+def _with_padding(i: Sequence[Expr], window: layers.Window) -> Any:
     """How many places a window has, those of the padding included."""
     start = i[window.axis] * window.stride
     reach = (window.size - 1) * window.dilation - _number(window.before)
@@ -37,13 +37,11 @@ def _with_padding(i: Sequence[Expr], window: layers.Window) -> Expr:
         places = intrinsics.min(reach, end) + _number(window.before)
         return prim.truncdiv(places, window.dilation) + 1
     if not _number(window.before) and not isinstance(window.length, IntImm):
-        count: Expr = intrinsics.min(reach + 1, simplify(window.length + window.after) - start)
-        return count
-    count = intrinsics.min(reach, end) + (_number(window.before) + 1)
-    return count
+        return intrinsics.min(reach + 1, simplify(window.length + window.after) - start)
+    return intrinsics.min(reach, end) + (_number(window.before) + 1)
 
 
-def _without_padding(i: Sequence[Expr], window: layers.Window) -> Expr:
+def _without_padding(i: Sequence[Expr], window: layers.Window) -> Any:
     """How many elements a window has."""
     place, stride = i[window.axis], window.stride
     start = place * stride
@@ -52,8 +50,7 @@ def _without_padding(i: Sequence[Expr], window: layers.Window) -> Expr:
     if before:
         end = start + reach if reach else start
         gone = intrinsics.max(before - start, 0)
-        count: Expr = intrinsics.min(end, last) + (before + 1) - gone - start
-        return count
+        return intrinsics.min(end, last) + (before + 1) - gone - start
     if stride == 1:
         gone = intrinsics.max(as_scalar(0, "int64") - place, 0)
         return intrinsics.min(reach, last - place) + 1 - gone
