@@ -66,8 +66,8 @@ def layout_transform(
     """x in another layout: the element at ``i`` goes to the place ``index_map(*i)``.
 
     The result has room for all places that there are; those that no element goes to hold
-    `pad_value`.  Without one they are 0, unless a pass leaves out what sets them.  The separators are groups of axes, for memory of several dimensions; they
-    have no effect.
+    `pad_value`.  Without one they are 0, unless a pass leaves out what sets them.  The separators
+    are groups of axes, for memory of several dimensions; they have no effect.
     """
     if not isinstance(index_map, IndexMap):
         raise IllTyped(f"index_map: expected an IndexMap, got {describe(index_map)}")
