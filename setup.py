@@ -172,7 +172,8 @@ if __name__ == "__main__":
         package_dir={"relaxvm.include": "include"},
         package_data={
             "relaxvm": ["py.typed", "*.pyi", "core/*.pyi", "core/*.pxd", "executable/*.pyi",
-                        "frontend/relay/std/*.rly", "kernels/*.pyi"],
+                        "frontend/relay/std/*.rly", "kernels/*.pyi",
+                        "script/_operators/*.pyi"],
             "relaxvm.include": ["relaxvm/*.h"],
         },
         ext_modules=cythonize(

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .compiler import vm_build
     from .compiler.build import build
     from .compiler.decompile import decompile
+    from .compiler.pictures import graph, memory_plan
     from .contrib.tvm.drop_in import from_tvm
     from .core._host import get_num_threads, set_num_threads
     from .deep import equal, show
@@ -175,6 +176,7 @@ __all__ = [
     "get_num_threads",
     "get_pipeline",
     "get_shape_of",
+    "graph",
     "ir",
     "isa",
     "list_funcs",
@@ -182,6 +184,7 @@ __all__ = [
     "load_kernels",
     "load_library",
     "loads",
+    "memory_plan",
     "native_function",
     "op",
     "parse_text",
@@ -282,11 +285,13 @@ _HOME: Final = {
     "get_num_threads": "core._host",
     "get_pipeline": "transform.pipelines",
     "get_shape_of": "ir",
+    "graph": "compiler.pictures",
     "list_funcs": "registry",
     "load": "executable.loading",
     "load_kernels": "native.functions",
     "load_library": "executable.loading",
     "loads": "executable.loading",
+    "memory_plan": "compiler.pictures",
     "native_function": "native.functions",
     "parse_text": "executable.loading",
     "prim_value": "ir",

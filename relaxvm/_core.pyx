@@ -370,6 +370,16 @@ cdef class VMFunction:
         """
         return self.machine._start(self, args, kwargs)
 
+    def async_call(self, *args, **kwargs):
+        """A coroutine that calls the function in a thread: ``await vm["main"].async_call(x)``.
+
+        The event loop goes on meanwhile; where the task is cancelled, the run is.
+
+        Raises:
+            ArityError, TypeError: the arguments do not fit, as for a call.
+        """
+        return self.machine._async_call(self, args, kwargs)
+
     def __eq__(self, other):
         if not isinstance(other, VMFunction):
             return NotImplemented
@@ -2359,8 +2369,12 @@ cdef class Stepper:
     cdef dict tuples                # what the machine has converted for it
     cdef object __weakref__
 
-    def _open(self, Machine machine not None, int64_t index, tuple args not None):
+    def _open(self, Machine machine not None, int64_t index, tuple args not None,
+              bint stepped=True):
         """Make the frame of a function on arguments.
+
+        Args:
+            stepped: False for the code of calls: it is as fast as a call, and does not pause.
 
         Raises:
             InternalError: the machine is closed.
@@ -2374,7 +2388,9 @@ cdef class Stepper:
         cdef Py_ssize_t i, count = len(args)
         if self.machine is not None:
             raise BugError("Stepper: it has been opened")
-        self.image = machine._stepped_image()
+        if machine._image is None:
+            raise InternalError("the virtual machine is closed")
+        self.image = machine._stepped_image() if stepped else machine._image
         self.hooked = machine._hook is not None
         self.machine = machine
         self.index = index
@@ -2856,6 +2872,9 @@ cdef class Machine:
 
     def _start(self, function, args, kwargs):
         raise AttributeError("start")
+
+    def _async_call(self, function, args, kwargs):
+        raise AttributeError("async_call")
 
     def _on_error(self, exception, frames, total):
         """Called with an exception that ends a run, before it reaches the caller."""

@@ -86,6 +86,7 @@ def _parser() -> argparse.ArgumentParser:
         comparing,
         compiling,
         debugging,
+        drawing,
         experiments,
         look,
         run,
@@ -107,7 +108,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"relaxvm {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     modules = (
-        run, debugging, look, assemble, compiling, comparing, experiments, check_models, check,
+        run, debugging, look, assemble, compiling, comparing, drawing, experiments, check_models,
+        check,
     )  # fmt: skip
     for group_of_commands in modules:
         group_of_commands.add_commands(commands, common)

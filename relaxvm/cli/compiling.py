@@ -7,7 +7,7 @@ import os
 import time
 from typing import Any, Final
 
-from ..errors import LimitError, RelaxVMError, did_you_mean
+from ..errors import LimitError, NoCompilerError, RelaxVMError, did_you_mean
 from ..executable import VMExecutable
 from ..isa import FuncKind
 from ..limits import Limits
@@ -98,6 +98,9 @@ def _compile(args: argparse.Namespace, console: Console) -> int:
     with console.progress(f"writing {args.output}"):
         try:
             run_limited(export, limits, "export_library")
+        except NoCompilerError as error:
+            raise CommandError(f"{error}\n  on the command line: --no-native, or another suffix "
+                               f"than .so") from error
         except ValueError as error:
             raise UsageError(str(error)) from error
         except OSError as error:

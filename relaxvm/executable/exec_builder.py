@@ -17,11 +17,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, SupportsIndex
+from typing import Any, Final, SupportsIndex
 
 import numpy as np
 
+from ..adt import DataType
 from ..errors import InternalError, RelaxVMWarning, did_you_mean
+from ..field_types import FunctionField
 from ..isa import (
     KIND_SHIFT,
     OP_BY_NAME,
@@ -43,10 +45,6 @@ from ..messages import describe, readable
 from ..values import Shape, is_adt, is_sealed, to_value
 from .debug_info import DebugInfo, Span
 from .executable import MAKE_ADT, FunctionInfo, VMExecutable, constant_key
-
-if TYPE_CHECKING:
-    from ..adt import DataType
-    from ..field_types import FunctionField
 
 __all__ = ["ExecBuilder", "Label"]
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import did_you_mean
 from ..messages import describe
+from . import expr
 from .adt import Constructor, GlobalTypeVar, TypeData
 from .expr import BaseFunc, ExternFunc, GlobalVar
 from .node import Attrs, Node
@@ -260,3 +261,8 @@ class IRModule(Node):
     def without_attr(self, key: str) -> IRModule:
         """Return the module without an attribute."""
         return self.with_attrs({k: v for k, v in self.attrs.items() if k != key})
+
+
+# `typing.get_type_hints` looks up the annotations of a class in its own module, which is before
+# this one.
+vars(expr)["VDevice"] = VDevice

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from ..errors import ExprSizeError
-
-if TYPE_CHECKING:
-    from ..executable.debug_info import Span
+from ..executable.debug_info import Span
 
 __all__ = ["KINDS", "MOST_ELEMENTS", "Attrs", "Node", "check_nested", "class_table",
            "node_classes", "on_print"]  # fmt: skip

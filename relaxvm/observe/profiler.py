@@ -18,9 +18,11 @@ from typing import IO, TYPE_CHECKING, Any, Final, cast
 
 from .._core import Machine
 from ..errors import RelaxVMError
+from ..executable.formats.places import place_text
 from ..messages import describe
 from . import report
 from .chrome_trace import trace_events, trace_header, write_trace
+from .pictures import Timeline
 from .recorder import RUN, Clock, Recorder
 from .results import (
     FunctionRow,
@@ -38,7 +40,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Profile", "profile"]
 
-_CALIBRATION_ROUNDS: Final = 200
+_CALIBRATION_CALLS: Final = 50
+_CALIBRATION_ROUNDS: Final = 8
+"""The least of several rounds counts: an interrupted one would take time away from every call."""
 
 
 class Profile:
@@ -161,6 +165,16 @@ class Profile:
     def __str__(self) -> str:
         return self.table()
 
+    def _repr_html_(self) -> str:
+        """The tables of functions and of call sites, for a notebook."""
+        import html
+
+        summary, _, functions = self.table().partition("\n\n")
+        _, _, sites = self.table(by="site").partition("\n\n")
+        parts = [f"<p>{html.escape(summary)}</p>", f"<pre>{html.escape(functions)}</pre>",
+                 f"<details><summary>call sites</summary><pre>{html.escape(sites)}</pre></details>"]
+        return "\n".join(parts)
+
     def __repr__(self) -> str:
         runs = sum(thread.runs for thread in self._recorder.threads)
         return f"<Profile of {runs} runs{', active' if self._active else ''}>"
@@ -183,6 +197,21 @@ class Profile:
         return report.as_folded(self.results)
 
     # The timeline
+
+    def timeline(self) -> Timeline:
+        """The calls over time as a picture: ``p.timeline().save("calls.html")`` is one page that
+        needs no network."""
+        results = self.results
+        lanes: list[tuple[str, list[tuple[float, float, str, str]]]] = [
+            (thread.name, []) for thread in results.threads]
+        debug = self._executable.debug
+        for event in events(self._recorder, self._origin):
+            place = "" if debug is None or event.pc < 0 else place_text(debug.location(event.pc))
+            where = "" if event.pc < 0 else f", pc {event.pc}"
+            title = f"{event.name}{where}: {event.elapsed_ns / 1000:.1f} us  {place}"
+            lanes[event.thread][1].append(
+                (event.start_ns / 1000, event.end_ns / 1000, event.name, title))
+        return Timeline(f"{results.runs} runs", lanes)
 
     def chrome_trace(self) -> dict[str, Any]:
         """Return the timeline of all calls in the JSON format of Chrome's trace viewer."""
@@ -238,15 +267,19 @@ def _memory_reader(vm: VirtualMachine) -> Callable[[], tuple[int, int]]:
 def _hook_call_cost(clock: Clock) -> float:
     """Measure the nanoseconds per event to enter and leave the hook.
 
-    It is the time of a loop of hook calls beyond the time that the hook measures for itself.
+    It is the time of a loop of hook calls beyond the time that the hook measures for itself: the
+    least of several rounds.
     """
     hook = Recorder(None, shapes=False, max_events=0, clock=clock)
     hook.start()
     hook(RUN, True, None, "", None, ())
     record = hook.threads[0]
-    begun, inside, events_before = clock(), record.hook_ns, record.hook_events
+    costs = []
     for _ in range(_CALIBRATION_ROUNDS):
-        hook(0, True, None, "", None, ())
-        hook(0, False, None, "", None, ())
-    outside = clock() - begun - (record.hook_ns - inside)
-    return max(0.0, outside / (record.hook_events - events_before))
+        begun, inside, events_before = clock(), record.hook_ns, record.hook_events
+        for _ in range(_CALIBRATION_CALLS):
+            hook(0, True, None, "", None, ())
+            hook(0, False, None, "", None, ())
+        outside = clock() - begun - (record.hook_ns - inside)
+        costs.append(max(0.0, outside / (record.hook_events - events_before)))
+    return min(costs)

@@ -346,20 +346,30 @@ def rewriter(cls: type) -> typing.Any:
     return PatternMatchingRewriter.from_module(decorated_class(cls, sys._getframe(1)))
 
 
-def __getattr__(name: builtins.str) -> typing.Any:
-    found = _NAMED.get(name)
-    if found is None:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        if name in ("cpu", "cuda", "metal", "rocm", "vulkan", "opencl"):
-            found = _device_of(name)
-        else:
-            found = _operator(name)
-            if name in _WITH_TYPES:
-                keyword, position = _WITH_TYPES[name]
-                found = _with_types(found, keyword, position)
-    globals()[name] = found
-    return found
+if TYPE_CHECKING:
+    # Type checkers know every name, so that one that is not there is an error.
+    from ._operators import *  # noqa: F403
+else:
+
+    def __getattr__(name: builtins.str) -> typing.Any:
+        found = _NAMED.get(name)
+        if found is None:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            if name in ("cpu", "cuda", "metal", "rocm", "vulkan", "opencl"):
+                found = _device_of(name)
+            else:
+                found = _operator(name)
+                if name in _WITH_TYPES:
+                    keyword, position = _WITH_TYPES[name]
+                    found = _with_types(found, keyword, position)
+        globals()[name] = found
+        return found
+
+
+def __dir__() -> list[builtins.str]:
+    """Every name, also of the operators that nobody has asked for yet."""
+    return sorted({*globals(), *_NAMED, *dir(_op)})
 
 
 def _operator(name: builtins.str) -> typing.Any:

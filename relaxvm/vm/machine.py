@@ -7,7 +7,7 @@ import inspect
 import os
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from enum import IntEnum
 from functools import partial
 from types import TracebackType
@@ -353,6 +353,15 @@ class VirtualMachine(Machine):
         if kwargs:
             args = self._parameters_of(function).order(args, kwargs)
         return Run(self, function.index, args)
+
+    def _async_call(
+        self, function: VMFunction, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Coroutine[Any, Any, Any]:
+        from .asynchronous import call  # here, since few programs do
+
+        if kwargs:
+            args = self._parameters_of(function).order(args, kwargs)
+        return call(self, function.index, args)
 
     # Native code
 

@@ -122,14 +122,21 @@ class Run(Stepper):
     thread may resume it, but one at a time.
     """
 
-    def __init__(self, vm: VirtualMachine, index: int, args: tuple[Any, ...]) -> None:
-        """Use ``vm[name].start(*args)``."""
+    def __init__(
+        self, vm: VirtualMachine, index: int, args: tuple[Any, ...], *, stepped: bool = True
+    ) -> None:
+        """Use ``vm[name].start(*args)``.
+
+        Args:
+            stepped: False for a run at the speed of a call, which does not pause, but can be
+                cancelled by itself.
+        """
         self._vm = vm
         self._value: Any = None
         self._error: BaseException | None = None
         self._variables: dict[int, Variables] = {}
         self._stops: tuple[object, bytes] | None = None
-        self._open(vm, index, args)
+        self._open(vm, index, args, stepped)
 
     # What it is at
 

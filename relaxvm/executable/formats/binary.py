@@ -52,7 +52,7 @@ from .sections import SectionPlace, load_sections, save_sections
 
 __all__ = ["Decoded", "Source", "dumps", "load", "loads", "read", "read_buffer", "save"]
 
-Source: TypeAlias = "str | os.PathLike[str] | bytes | bytearray | memoryview | IO[bytes] | Any"
+Source: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | IO[bytes] | Any
 """The input of `load`: a path, a binary file, or anything with the buffer protocol."""
 
 MAGIC: Final = 0xD225DE2F4214151E

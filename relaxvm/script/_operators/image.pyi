@@ -1,0 +1,16 @@
+# Generated from relaxvm/op by scripts/gen_stubs.py - do not edit.
+from typing import Any
+
+__all__ = [
+    "affine_grid",
+    "grid_sample",
+    "resize",
+    "resize2d",
+    "resize3d",
+]
+
+def affine_grid(data: Any, size: Any, align_corners: Any = ...) -> Any: ...
+def grid_sample(data: Any, grid: Any, method: Any = ..., layout: Any = ..., padding_mode: Any = ..., align_corners: Any = ...) -> Any: ...
+def resize(data: Any, size: Any, axes: Any, scales: Any = ..., roi: Any = ..., method: Any = ..., coordinate_transformation_mode: Any = ..., rounding_method: Any = ..., cubic_alpha: Any = ..., exclude_outside: Any = ..., antialias: Any = ..., extrapolation_value: Any = ...) -> Any: ...
+def resize2d(data: Any, size: Any, roi: Any = ..., layout: Any = ..., method: Any = ..., coordinate_transformation_mode: Any = ..., rounding_method: Any = ..., cubic_alpha: Any = ..., cubic_exclude: Any = ..., extrapolation_value: Any = ..., out_dtype: Any = ...) -> Any: ...
+def resize3d(data: Any, size: Any, roi: Any = ..., layout: Any = ..., method: Any = ..., coordinate_transformation_mode: Any = ..., rounding_method: Any = ..., cubic_alpha: Any = ..., cubic_exclude: Any = ..., extrapolation_value: Any = ..., out_dtype: Any = ...) -> Any: ...
