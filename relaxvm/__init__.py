@@ -16,7 +16,22 @@ from typing import TYPE_CHECKING, Any, Final
 from .aliases import install
 
 if TYPE_CHECKING:
-    from . import adt, analysis, errors, ir, isa, op, registry, script, te, tir, transform, values
+    from . import (
+        adt,
+        analysis,
+        contrib,
+        errors,
+        ir,
+        isa,
+        op,
+        registry,
+        script,
+        te,
+        testing,
+        tir,
+        transform,
+        values,
+    )
     from ._core import Adt, Closure, Ref, Storage
     from .compiler import vm_build
     from .compiler.build import build
@@ -81,6 +96,7 @@ if TYPE_CHECKING:
     from .observe.compare import compare
     from .observe.debugger import debug
     from .observe.profiler import profile
+    from .observe.trace import trace
     from .op.base import call_dps_packed, call_pure_packed, call_tir, call_tir_inplace
     from .registry import Registry, get_func, list_funcs, register_func
     from .transform import pipelines as pipeline
@@ -162,6 +178,7 @@ __all__ = [
     "compare",
     "compile",
     "const",
+    "contrib",
     "convert_to_expr",
     "cpu",
     "debug",
@@ -199,7 +216,9 @@ __all__ = [
     "show",
     "show_versions",
     "te",
+    "testing",
     "tir",
+    "trace",
     "transform",
     "values",
     "verify",
@@ -301,6 +320,7 @@ _HOME: Final = {
     "set_num_threads": "core._host",
     "show": "deep",
     "show_versions": "versions",
+    "trace": "observe.trace",
     "verify": "verify",
 }
 """Public name -> the module that defines it."""

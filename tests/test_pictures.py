@@ -207,3 +207,37 @@ def test_graph_command(vm: relaxvm.VirtualMachine, tmp_path: Path) -> None:
         assert (tmp_path / name).stat().st_size > 500
     assert command("-o", str(tmp_path / "g.png")).returncode == 2
     assert "it needs inputs" in command("-o", str(tmp_path / "t.html"), "--timeline").stderr
+
+
+# Traces
+
+
+def test_trace(vm: relaxvm.VirtualMachine, tmp_path: Path) -> None:
+    trace = relaxvm.trace(vm, "main", X, k=K)
+    executable = vm.executable
+    assert sorted(trace.pcs.tolist()) == list(range(len(executable)))  # each runs once
+    assert trace.complete
+    np.testing.assert_array_equal(trace.result, vm["main"](X, K))
+    assert set(trace.depths[trace.pcs < executable.function("half").end_instr].tolist()) == {2}
+    counts = trace.counts()
+    assert counts["ret"] == 2
+    assert counts["relaxvm.kernel.multiply"] == 2
+    assert sum(counts.values()) == len(trace) == sum(trace.pairs().values()) + 1
+    assert trace.pairs()["relaxvm.kernel.multiply", "ret"] >= 1
+    assert trace.operations()["ret"] == 2
+    trace.save(tmp_path / "t.npz")
+    with np.load(tmp_path / "t.npz") as arrays:
+        np.testing.assert_array_equal(arrays["pcs"], trace.pcs)
+        assert arrays["names"][trace.pcs[-1]] == "ret"
+    assert repr(trace).startswith(f"{len(trace)} instructions, up to 2 frames deep\n")
+
+
+def test_trace_is_bounded(vm: relaxvm.VirtualMachine) -> None:
+    trace = relaxvm.trace(vm, "main", X, K, most=5)
+    assert len(trace) == 5
+    assert not trace.complete
+    assert trace.result is None
+    with pytest.raises(ValueError, match="at least one instruction, got most=0"):
+        relaxvm.trace(vm, "main", X, K, most=0)
+    with pytest.raises(TypeError, match="trace: expected a VirtualMachine, got int 3"):
+        relaxvm.trace(3)
