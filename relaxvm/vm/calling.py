@@ -54,6 +54,10 @@ class Parameters:
         aliases: Sequence[str] = getattr(function, "input_names", ())
         return cls(function.name, function.num_args, function.param_names, aliases)
 
+    def has(self, name: str) -> bool:
+        """Whether a parameter has a name."""
+        return name in self._positions
+
     def order(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
         """Return the arguments in the order of the parameters, by Python's rules for a call.
 
@@ -198,12 +202,17 @@ class BoundFunction:
         self._around = (self._given[:first], self._given[end:]) if side_by_side else None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function.
+        """Call the function; with ``out=``, as the function itself does.
 
         Raises:
             TypeError: a keyword is unknown, or a parameter has two values.
             ArityError: the number of the other arguments is wrong.
         """
+        if "out" in kwargs and not self._open.has("out"):
+            from .outputs import call_into  # here, since it is rarely needed
+
+            out = kwargs.pop("out")
+            return call_into(self._open.function, self, self._open.order(args, kwargs), out)
         if kwargs or len(args) != self._open.count:
             args = self._open.order(args, kwargs)
         if self._around is None:

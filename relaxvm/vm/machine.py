@@ -79,9 +79,12 @@ class VirtualMachine(Machine):
 
     Arguments are converted by `relaxvm.values.to_value`: arrays keep their identity, numbers their
     value, and objects with DLPack or an array protocol become arrays over the same memory.  A numpy
-    scalar becomes an array of rank 0 if the function expects a tensor, else a number.  An exception
-    of a packed function keeps its class, and receives notes with the position in the program where
-    it was raised.
+    scalar becomes an array of rank 0 if the function expects a tensor, else a number.  A call with
+    ``out=`` copies its result into an array, or its results into a tuple of arrays, which it
+    returns: see `relaxvm.vm.outputs.call_into`.  A parameter of that name comes first.
+
+    An exception of a packed function keeps its class, and receives notes with the position in the
+    program where it was raised.
 
     Args:
         executable: the executable to run, or its `mod`; or an executable of TVM, as for
@@ -326,7 +329,13 @@ class VirtualMachine(Machine):
     def _call_with_keywords(
         self, function: VMFunction, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        return function(*self._parameters_of(function).order(args, kwargs))
+        params = self._parameters_of(function)
+        if "out" in kwargs and not params.has("out"):
+            from .outputs import call_into  # here, since it is rarely needed
+
+            out = kwargs.pop("out")
+            return call_into(function.name, function, params.order(args, kwargs), out)
+        return function(*params.order(args, kwargs))
 
     def _parameters_of(self, function: VMFunction) -> Parameters:
         params = self._parameters.get(function.index)
