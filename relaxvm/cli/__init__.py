@@ -81,6 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     from .. import __version__
     from . import (
         assemble,
+        cache,
         check,
         check_models,
         comparing,
@@ -109,7 +110,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     modules = (
         run, debugging, look, assemble, compiling, comparing, drawing, experiments, check_models,
-        check,
+        check, cache,
     )  # fmt: skip
     for group_of_commands in modules:
         group_of_commands.add_commands(commands, common)

@@ -163,7 +163,7 @@ def program_kind(name: str) -> FileKind | None:
 
 def _compiled(name: str, kind: FileKind, limits: Limits) -> OpenedFile:
     """Compile a model, or another program that is data."""
-    from ..compiler.build import compile_file
+    from ..vm.program_cache import compile_file
 
     if kind.name == "script":
         raise UsageError(f"{name}: a Python script is only run by `relaxvm compile {name} -o FILE`")
