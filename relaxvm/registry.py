@@ -275,14 +275,21 @@ class Registry:
 
 class _Global(Registry):
     """The global registry.  Kernels register themselves when they are imported.  Since most
-    programs call none, they are only imported when a name with their prefix, or the list of all
-    names, is requested."""
+    programs call few, a module with kernels is only imported when the name of one of them, or the
+    list of all names, is requested."""
 
-    def _import_kernels(self, name: str = KERNEL_PREFIX) -> None:
+    def _import_kernels(self, name: str | None = None) -> None:
+        """Import the module of a kernel, if a name is that of one; without a name, all of them."""
         # No flag is needed: the import system knows what is loaded.  It makes other threads wait
         # during the import, but not the kernels that register themselves in it.
-        if name.startswith((KERNEL_PREFIX, RESULT_PREFIX)):
-            from . import kernels  # noqa: F401
+        if name is None:
+            from . import kernels
+
+            kernels.import_all()
+        elif name.startswith((KERNEL_PREFIX, RESULT_PREFIX)):
+            from . import kernels
+
+            kernels.import_home(name)
 
     def register(self, name: str, func: Callable[..., Any], **kwargs: Any) -> PackedFunc:
         if isinstance(name, str):
@@ -296,7 +303,10 @@ class _Global(Registry):
     def lookup(self, name: str) -> PackedFunc | None:
         record = self._own.get(name)
         if record is None and name.startswith((KERNEL_PREFIX, RESULT_PREFIX)):
-            self._import_kernels(name)
+            from . import kernels
+
+            if not kernels.import_home(name):
+                kernels.import_all()
             record = self._own.get(name)
         return record
 

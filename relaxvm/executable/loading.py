@@ -79,17 +79,26 @@ def read(
 
     Arguments and errors are those of `load`, without VerifyError.
     """
-    from ..contrib.tvm.library.image import (
-        library_in,  # here, so that `import relaxvm` does not load it
-    )
-
     if isinstance(source, (str, os.PathLike)):
         with open(source, "rb") as file:
             return read(file, limits=limits, mmap=mmap, strict=strict)
+    if _is_binary_form(source):
+        return binary.load(source, limits=limits, mmap=mmap, strict=strict)
+    from ..contrib.tvm.library.image import library_in  # here, since few files are libraries
+
     library = library_in(source, limits or Limits(), mmap=mmap)
     if library is not None:
         return library.executable(limits=limits, mmap=mmap, strict=strict)
     return binary.load(source, limits=limits, mmap=mmap, strict=strict)
+
+
+def _is_binary_form(source: binary.Source) -> bool:
+    """Whether memory begins as the binary form does; a file is not looked at."""
+    try:
+        head = bytes(memoryview(source)[:8])  # type: ignore[arg-type]
+    except (TypeError, ValueError, NotImplementedError):
+        return False
+    return head == binary.MAGIC.to_bytes(8, "little")
 
 
 def load_library(

@@ -23,46 +23,21 @@ or numpy does not have the operation for the data types.  ValueError if shapes o
 fit each other, or `out` is read-only.  IndexError if `take` gets an index out of range.
 
 `kernel` registers a kernel: its signature and the checks of its arguments come from its
-annotations, which are kinds of parameters (`relaxvm.kernels.kinds`).  `record_of` returns the
+annotations, which are kinds of parameters (`relaxvm.kernels.kinds`).  Importing a module registers
+its kernels; that happens when one of them is looked up, so that a program imports those modules
+alone whose kernels it calls.  `record_of` returns the
 record of a kernel, `ufunc_of` the numpy ufunc that it is.
 """
 
-# Importing the modules registers their kernels.
-from . import (  # noqa: F401
-    blocks,
-    cache,
-    channels,
-    composite,
-    convolution,
-    creation,
-    detection,
-    elementwise,
-    folding,
-    fused,
-    gather,
-    linear,
-    matrices,
-    movement,
-    nn,
-    packed,
-    pooling,
-    products,
-    recurrent,
-    recurrent_attention,
-    reductions,
-    resize,
-    sampling,
-    search,
-    spectral,
-    trees,
-    views,
-)
+from ._families import import_all, import_home
 from ._kernel import PREFIX, ChainStep, KernelRecord, is_kernel, kernel, record_of, ufunc_of
 
 __all__ = [
     "PREFIX",
     "ChainStep",
     "KernelRecord",
+    "import_all",
+    "import_home",
     "is_kernel",
     "kernel",
     "record_of",

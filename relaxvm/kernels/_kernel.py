@@ -175,6 +175,8 @@ def kernel(
 
 def record_of(name: str) -> KernelRecord | None:
     """The record of a kernel by its full name; None if there is no such kernel."""
+    if name not in _records and name.startswith(PREFIX):
+        GLOBAL.lookup(name)  # imports its module
     return _records.get(name)
 
 
@@ -185,7 +187,7 @@ def ufunc_of(name: str) -> np.ufunc | None:
     exactly the data types of the inputs and of `out`; for others (`divide` and `round` of integers)
     it is more than the ufunc.
     """
-    record = _records.get(name)
+    record = record_of(name)
     return None if record is None else record.ufunc
 
 

@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""Write relaxvm/kernels/_homes.py: the module of each kernel, from the modules themselves."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import defaultdict
+from typing import Any
+
+from generated import Files, main
+
+from relaxvm import kernels, registry
+
+PATH = "relaxvm/kernels/_homes.py"
+
+
+def homes() -> dict[str, str]:
+    """Name of a kernel -> the module that registers it."""
+    found: dict[str, str] = {}
+    package = f"{kernels.__name__}."
+    real = registry.Registry.register
+
+    def register(self: registry.Registry, name: str, *args: Any, **kwargs: Any) -> Any:
+        if name.startswith((registry.KERNEL_PREFIX, registry.RESULT_PREFIX)):
+            frame = sys._getframe(1)
+            while frame is not None and frame.f_back is not None:
+                module = str(frame.f_globals.get("__name__"))
+                if module.startswith(package) and frame.f_code.co_name == "<module>":
+                    plain = name.removeprefix(registry.KERNEL_PREFIX)
+                    plain = plain.removeprefix(registry.RESULT_PREFIX)
+                    found[plain] = module.removeprefix(package)
+                    break
+                frame = frame.f_back
+        return real(self, name, *args, **kwargs)
+
+    registry.Registry.register = register  # type: ignore[method-assign]
+    try:
+        kernels.import_all()
+    finally:
+        registry.Registry.register = real  # type: ignore[method-assign]
+    return found
+
+
+def text() -> str:
+    """The file, made in a process that has imported no kernels yet."""
+    done = subprocess.run(
+        [sys.executable, __file__, "--print"], check=True, capture_output=True, text=True
+    )
+    return done.stdout
+
+
+def made() -> str:
+    modules: dict[str, list[str]] = defaultdict(list)
+    for name, module in sorted(homes().items()):
+        modules[module].append(name)
+    lines = [
+        '"""The kernels of each module.  Written by scripts/gen_kernel_homes.py."""',
+        "",
+        "from __future__ import annotations",
+        "",
+        "from typing import Final",
+        "",
+        '__all__ = ["KERNELS"]',
+        "",
+        "KERNELS: Final = {",
+    ]
+    for module, names in sorted(modules.items()):
+        lines.append(f'    "{module}": (')
+        lines += [f'        "{name}",' for name in sorted(names)]
+        lines.append("    ),")
+    lines += ["}", '"""Module -> names of kernels, without their prefix."""', ""]
+    return "\n".join(lines)
+
+
+FILES: Files = {PATH: text}
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--print"]:
+        print(made(), end="")
+    else:
+        sys.exit(main(FILES))
