@@ -1,10 +1,14 @@
 """Import time, memory and installed size of relaxvm, numpy alone and TVM.
 
     python bench/compare_start.py [--repeats N] [--json FILE]
+    python bench/compare_start.py --models MODEL.onnx ... [--shape NAME=1,3,48,320] [--value NAME=1]
 
 Every import runs in its own process; they alternate and the minimum time of each counts.  All of
 them find compiled .pyc files, as after an installation: a first round, which is not counted, writes
 them, whatever the environment variables for .pyc files say.  Needs the extra ``tvm``.
+
+With models it compares starts to the first result of each with onnxruntime instead, which it needs:
+see `start_models.compare`.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import clean
+import start_models
 
 PROGRAMS = {
     "numpy": "import numpy",
@@ -59,7 +64,21 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--json", metavar="FILE", help="write the table as JSON")
+    parser.add_argument("--models", nargs="+", metavar="MODEL.onnx",
+                        help="compare the start of models with onnxruntime")
+    parser.add_argument("--shape", action="append", default=[], metavar="NAME=1,3,48,320",
+                        help="the shape of an input whose symbolic dimensions are not 1")
+    parser.add_argument("--value", action="append", default=[], metavar="NAME=16000",
+                        help="the value of all elements of an input that is not 0")
     options = parser.parse_args()
+    if options.models:
+        rows = start_models.compare(
+            options.models, options.shape, options.value, options.repeats
+        )
+        if options.json:
+            with open(options.json, "w", encoding="utf-8") as file:
+                json.dump(rows, file, indent=1)
+        return 0
 
     best: dict[str, tuple[float, int]] = {}
     with tempfile.TemporaryDirectory() as bytecode:

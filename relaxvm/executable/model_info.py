@@ -6,8 +6,7 @@ A program does not need it to run.  Doors for programs of other runtimes answer 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 __all__ = ["ModelInfo", "ValueInfo"]
 
@@ -16,8 +15,7 @@ _TEXTS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class ValueInfo:
+class ValueInfo(NamedTuple):
     """An input, an output, or a constant that a run may replace.
 
     Attributes:
@@ -32,8 +30,7 @@ class ValueInfo:
     dims: tuple[int | str | None, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ModelInfo:
+class ModelInfo(NamedTuple):
     """What a model says of itself.
 
     Attributes:

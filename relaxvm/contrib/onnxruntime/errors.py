@@ -5,7 +5,7 @@ Source: ``onnxruntime.capi.onnxruntime_pybind11_state`` of onnxruntime 1.32.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 __all__ = [
     "CODES",
@@ -107,8 +107,19 @@ CODES: Final[dict[type[Exception], tuple[int, str]]] = {
 """Exception -> code and name."""
 
 
+def _reduced(error: Exception) -> tuple[Any, ...]:
+    """For pickle, which does not find the class in a module that is not imported."""
+    return _rebuilt, (CODES[type(error)][0], error.args)
+
+
+def _rebuilt(code: int, args: tuple[Any, ...]) -> Exception:
+    kind = next(kind for kind, (number, _) in CODES.items() if number == code)
+    return kind(*args)
+
+
 for _kind in CODES:
     _kind.__module__ = _HOME
+    _kind.__reduce__ = _reduced  # type: ignore[method-assign,assignment]
 
 
 def status(kind: type[Exception], text: str) -> Exception:

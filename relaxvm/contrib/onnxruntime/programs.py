@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from ...errors import FormatError, RelaxVMError
-from ...executable import VMExecutable
 from ...executable.model_info import ModelInfo, ValueInfo
 from ...vm import VirtualMachine
 from ...vm.program_cache import compile as compile_program
@@ -69,17 +68,17 @@ class Programs:
         self._lock = threading.Lock()
         self._machines: dict[Variant, VirtualMachine] = {}
         self._overrides: dict[str, list[int | str]] = {}
-        executable = self._compiled({})
-        info = executable.model
+        machine = self._made({})
+        info = machine.executable.model
         if info is None:
             raise status(InvalidGraph, f"{self._subject}the file does not describe its model")
         self.info = info
         if dimensions:
             self._overrides = _with_numbers(info, dimensions)
             if self._overrides:
-                executable = self._compiled({"shape_dict": self._overrides})
+                machine = self._made({"shape_dict": self._overrides})
                 self.info = info = _info_with(info, self._overrides)
-        self._machines[Variant()] = VirtualMachine(executable)
+        self._machines[Variant()] = machine
 
     @property
     def _subject(self) -> str:
@@ -92,8 +91,7 @@ class Programs:
             with self._lock:
                 found = self._machines.get(variant)
                 if found is None:
-                    found = VirtualMachine(self._compiled(self._options(variant)))
-                    self._machines[variant] = found
+                    found = self._machines[variant] = self._made(self._options(variant))
         return found
 
     def _options(self, variant: Variant) -> dict[str, Any]:
@@ -111,24 +109,27 @@ class Programs:
             options["constants_as_inputs"] = sorted(variant.constants)
         return options
 
-    def _compiled(self, options: Mapping[str, Any]) -> VMExecutable:
+    def _made(self, options: Mapping[str, Any]) -> VirtualMachine:
+        """A machine for the model, compiled with options."""
         subject = self._subject
         model = self._model
+        is_executable = False
         try:
             head = _head(model)
-            if head.startswith(_EXECUTABLES):
+            is_executable = head.startswith(_EXECUTABLES)
+            if is_executable:
                 if options:
                     raise status(NotSupported, f"{subject}{', '.join(options)}: this file is "
                                  "compiled already")  # fmt: skip
                 from ...executable.loading import load
 
-                return load(model)
+                return VirtualMachine(load(model))
             if head[4:8] == _ORT_FORMAT:
                 raise status(NotSupported, f"{subject}models in the ORT format are not supported; "
                              "the ONNX model that it was made of is")  # fmt: skip
             if not head:
                 raise status(InvalidArgument, f"{subject}No graph was found in the protobuf.")
-            return compile_program(model, **options)
+            return VirtualMachine(compile_program(model, **options))
         except FileNotFoundError:
             raise status(
                 NoSuchFile, f"{subject}Load model {model!s} failed. File doesn't exist"
@@ -138,7 +139,7 @@ class Programs:
         except OSError as error:
             raise status(Fail, f"{subject}system error: {error.strerror or error}") from error
         except (FormatError, ValueError) as error:
-            if "expected an ONNX model" in str(error) or isinstance(error, ValueError):
+            if not is_executable:
                 text = (
                     "Protobuf parsing failed." if subject
                     else "Failed to load model because protobuf parsing failed."
@@ -177,13 +178,11 @@ def _with_numbers(info: ModelInfo, dimensions: Mapping[str, int]) -> dict[str, l
 
 
 def _info_with(info: ModelInfo, shapes: Mapping[str, list[int | str]]) -> ModelInfo:
-    import dataclasses
-
     def changed(value: ValueInfo) -> ValueInfo:
         found = shapes.get(value.name)
         if found is None or value.dims is None:
             return value
         dims = [None if old is None else new for old, new in zip(value.dims, found, strict=True)]
-        return dataclasses.replace(value, dims=tuple(dims))
+        return value._replace(dims=tuple(dims))
 
-    return dataclasses.replace(info, inputs=tuple(map(changed, info.inputs)))
+    return info._replace(inputs=tuple(map(changed, info.inputs)))

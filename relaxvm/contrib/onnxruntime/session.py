@@ -84,7 +84,7 @@ class InferenceSession:
         _check_providers(providers)
         self._sess_options = options
         self._enable_fallback = True
-        self._threads: int = options.intra_op_num_threads
+        self._threads = max(0, options.intra_op_num_threads)
         self._started = time.perf_counter_ns()
         self._programs = Programs(model, options._dimensions)
         info = self._programs.info
