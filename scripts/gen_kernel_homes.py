@@ -16,7 +16,7 @@ PATH = "relaxvm/kernels/_homes.py"
 
 
 def homes() -> dict[str, str]:
-    """Name of a kernel -> the module that registers it."""
+    """Full name of a kernel or of its other form -> the module that registers it."""
     found: dict[str, str] = {}
     package = f"{kernels.__name__}."
     real = registry.Registry.register
@@ -27,9 +27,7 @@ def homes() -> dict[str, str]:
             while frame is not None and frame.f_back is not None:
                 module = str(frame.f_globals.get("__name__"))
                 if module.startswith(package) and frame.f_code.co_name == "<module>":
-                    plain = name.removeprefix(registry.KERNEL_PREFIX)
-                    plain = plain.removeprefix(registry.RESULT_PREFIX)
-                    found[plain] = module.removeprefix(package)
+                    found[name] = module.removeprefix(package)
                     break
                 frame = frame.f_back
         return real(self, name, *args, **kwargs)
@@ -52,8 +50,14 @@ def text() -> str:
 
 def made() -> str:
     modules: dict[str, list[str]] = defaultdict(list)
-    for name, module in sorted(homes().items()):
-        modules[module].append(name)
+    found = homes()
+    for name, module in sorted(found.items()):
+        plain = name.removeprefix(registry.KERNEL_PREFIX)
+        if plain == name:
+            kernel = registry.KERNEL_PREFIX + name.removeprefix(registry.RESULT_PREFIX)
+            if found.get(kernel) == module:
+                continue  # the other form of a kernel beside it
+        modules[module].append(plain)
     lines = [
         '"""The kernels of each module.  Written by scripts/gen_kernel_homes.py."""',
         "",
@@ -69,7 +73,8 @@ def made() -> str:
         lines.append(f'    "{module}": (')
         lines += [f'        "{name}",' for name in sorted(names)]
         lines.append("    ),")
-    lines += ["}", '"""Module -> names of kernels, without their prefix."""', ""]
+    about = "Module -> names of kernels without their prefix; also of other forms, if elsewhere."
+    lines += ["}", f'"""{about}"""', ""]
     return "\n".join(lines)
 
 

@@ -25,8 +25,9 @@ def import_home(name: str) -> bool:
     Returns:
         Whether the name is known; a new kernel may be missing in the table.
     """
-    plain = name.removeprefix(KERNEL_PREFIX).removeprefix(RESULT_PREFIX)
-    module = _homes().get(plain)
+    homes = _homes()
+    plain = name.removeprefix(KERNEL_PREFIX)
+    module = homes.get(plain) or homes.get(plain.removeprefix(RESULT_PREFIX))
     if module is None:
         return False
     importlib.import_module(f"{_PACKAGE}.{module}")

@@ -135,6 +135,7 @@ KERNELS: Final = {
     "linear": (
         "nn.apply",
         "nn.linear_blocks",
+        "nn.lstm_blocks",
     ),
     "matrices": (
         "det",
@@ -146,14 +147,18 @@ KERNELS: Final = {
         "cast",
         "concat",
         "dynamic_strided_slice",
+        "expand_dims",
         "fill",
+        "flatten",
         "flip",
         "full",
         "nn.pad",
         "ones",
         "permute_dims",
         "repeat",
+        "reshape",
         "split",
+        "squeeze",
         "stack",
         "strided_slice",
         "take",
@@ -240,12 +245,12 @@ KERNELS: Final = {
         "tree_ensemble",
     ),
     "views": (
-        "axes_or_all",
-        "expand_dims",
-        "flatten",
-        "reshape",
-        "size",
-        "squeeze",
+        "relaxvm.result.axes_or_all",
+        "relaxvm.result.expand_dims",
+        "relaxvm.result.flatten",
+        "relaxvm.result.reshape",
+        "relaxvm.result.size",
+        "relaxvm.result.squeeze",
     ),
 }
-"""Module -> names of kernels, without their prefix."""
+"""Module -> names of kernels without their prefix; also of other forms, if elsewhere."""
