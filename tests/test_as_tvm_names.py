@@ -369,3 +369,53 @@ except NotImplementedError as error:
     lines = as_tvm(code).splitlines()
     assert lines[:2] == ["4", "True"]
     assert "operators=" in lines[2]
+
+
+DISPATCH = """
+import tvm
+from tvm import relax, topi, tirx
+from tvm.relax.backend import DispatchSortScan, DispatchSampling
+from tvm.script import ir as I, relax as R, tirx as T
+@I.ir_module
+class Before:
+    @R.function
+    def foo(x: R.Tensor(("m", 3), "float32")):
+        with R.dataflow():
+            a = R.sort(x, axis=1, descending=False)
+            b = R.argsort(a, axis=1, descending=True, dtype="int32")
+            c = R.topk(a, k=2, axis=1, largest=True)
+            d = R.cumsum(a, axis=1, dtype="float64", exclusive=False)
+            e = R.exp(d)
+            f = R.cumprod(e, axis=1)
+            gv = (b, c, f)
+            R.output(gv)
+        return gv
+m = tirx.Var("m", "int64")
+x = relax.Var("x", R.Tensor((m, 3), "float32"))
+bb = relax.BlockBuilder()
+with bb.function("foo", (x,), {"global_symbol": "foo"}):
+    with bb.dataflow():
+        a = bb.emit_te(topi.sort, x, axis=1, is_ascend=True)
+        b = bb.emit_te(topi.argsort, a, axis=1, is_ascend=False, dtype="int32")
+        c = bb.emit_te(topi.topk, a, k=2, axis=1, is_ascend=False, dtype="int32")
+        d = bb.emit_te(topi.cumsum, a, axis=1, dtype="float64", exclusive=False)
+        e = bb.emit(relax.op.exp(d))
+        f = bb.emit_te(topi.cumprod, e, axis=1)
+        gv = bb.emit_output(relax.Tuple([b, c, f]))
+    bb.emit_func_output(gv)
+after = DispatchSortScan()(Before)
+tvm.ir.assert_structural_equal(after, bb.get())
+assert DispatchSampling()(Before) is Before
+import numpy as np
+x = np.random.default_rng(1).random((4, 3), "float32")
+found = []
+for mod in (Before, after):
+    vm = relax.VirtualMachine(tvm.compile(mod, target="llvm"), tvm.cpu())
+    found.append([part.numpy() for part in vm["foo"](tvm.runtime.tensor(x))[::2]])
+print(all(np.allclose(a, b) for a, b in zip(*found)))
+print(relax.op.roi_align.__name__, relax.op.roi_pool.__name__)
+"""
+
+
+def test_sorting_and_scans_become_loops() -> None:
+    assert as_tvm(DISPATCH).split() == ["True", "roi_align", "roi_pool"]

@@ -73,7 +73,12 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "tvm.relax.analysis": ("relaxvm.analysis",),
     "tvm.relax.analysis.analysis": ("relaxvm.analysis",),
-    "tvm.relax.backend": (),
+    "tvm.relax.backend": (
+        *_only(f"{_HERE}.passes", "DispatchSampling DispatchSortScan"),
+        *_only("relaxvm.transform", "get_pattern get_patterns_with_prefix"),
+    ),
+    "tvm.relax.backend.dispatch_sampling": (f"{_HERE}.passes:DispatchSampling",),
+    "tvm.relax.backend.dispatch_sort_scan": (f"{_HERE}.passes:DispatchSortScan",),
     "tvm.relax.backend.cuda": (),
     "tvm.relax.backend.cuda.cublas": (f"{_HERE}.gpu:partition_for_cublas",),
     "tvm.relax.backend.cuda.cudnn": (f"{_HERE}.gpu:partition_for_cudnn",),
@@ -109,7 +114,7 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "tvm.relax.frontend.nn.spec": ("relaxvm.frontend.nn.spec",),
     "tvm.relax.frontend.nn.visitor": ("relaxvm.frontend.nn.visitor",),
     "tvm.relax.global_info": ("relaxvm.ir.module",),
-    "tvm.relax.op": ("relaxvm.op",),
+    "tvm.relax.op": ("relaxvm.op", *_only("relaxvm.op.detection", "roi_align roi_pool")),
     "tvm.relax.op.base": ("relaxvm.op.base",),
     "tvm.relax.pipeline": (
         f"{_HERE}.relax:get_default_pipeline",
@@ -123,7 +128,7 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "tvm.relax.testing.vm": (_TESTING,),
     "tvm.relax.transform": (
         "relaxvm.contrib.tvm.legalize:LegalizeOps",
-        f"{_HERE}.passes",
+        *_only(f"{_HERE}.passes", "AttachExternModules FoldConstant"),
         "relaxvm.transform",
     ),
     "tvm.relax.transform.legalize_ops": ("relaxvm.transform.legalize_ops",),

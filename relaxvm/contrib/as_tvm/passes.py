@@ -1,4 +1,4 @@
-"""Passes of ``tvm.relax.transform`` that relaxvm has in another form."""
+"""Passes of ``tvm.relax`` that relaxvm has in another form."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import Any
 
 from ... import transform
 from ...frontend.nn import ExternModule
-from ...ir import IRModule
+from ...ir import BlockBuilder, Call, Expr, IRModule
 from ...messages import describe
+from ...op.registry import OPERATORS, PREFIX
+from ...te import topi
 from ...transform import Pass, PassContext, module_pass
 from ...transform.run_codegen import EXTERNAL_MODS
 
-__all__ = ["AttachExternModules", "FoldConstant"]
+__all__ = ["AttachExternModules", "DispatchSampling", "DispatchSortScan", "FoldConstant"]
 
 
 def AttachExternModules(extern_modules: Sequence[Any]) -> Pass:
@@ -52,3 +54,60 @@ def _loaded(module: Any) -> Any:
 def FoldConstant() -> Pass:
     """See `relaxvm.transform.FoldConstant`; TVM folds in dataflow blocks alone."""
     return transform.FoldConstant(only_dataflow=True)
+
+
+def _sort(builder: BlockBuilder, call: Call) -> Expr:
+    return builder.call_te(
+        topi.sort, call.args[0], axis=call.attrs["axis"], is_ascend=not call.attrs["descending"]
+    )
+
+
+def _argsort(builder: BlockBuilder, call: Call) -> Expr:
+    return builder.call_te(
+        topi.argsort, call.args[0], axis=call.attrs["axis"],
+        is_ascend=not call.attrs["descending"], dtype=call.attrs["dtype"],
+    )  # fmt: skip
+
+
+def _topk(builder: BlockBuilder, call: Call) -> Expr:
+    attrs = call.attrs
+    return builder.call_te(
+        topi.topk, call.args[0], k=attrs["k"], axis=attrs["axis"], ret_type=attrs["ret_type"],
+        is_ascend=not attrs["largest"], dtype=attrs["dtype"],
+    )  # fmt: skip
+
+
+def _scan(scan: Any) -> Any:
+    def rule(builder: BlockBuilder, call: Call) -> Expr:
+        attrs = call.attrs
+        return builder.call_te(
+            scan, call.args[0], axis=attrs["axis"], dtype=attrs["dtype"],
+            exclusive=attrs["exclusive"],
+        )  # fmt: skip
+
+    return rule
+
+
+_DISPATCHED = {
+    "relax.sort": _sort,
+    "relax.argsort": _argsort,
+    "relax.topk": _topk,
+    "relax.cumsum": _scan(topi.cumsum),
+    "relax.cumprod": _scan(topi.cumprod),
+}
+
+
+def DispatchSortScan() -> Pass:
+    """Replace sorting and scans by PrimFuncs, those of ``tvm.topi``."""
+    others = [f"{PREFIX}{name}" for name in OPERATORS if f"{PREFIX}{name}" not in _DISPATCHED]
+    return transform.LegalizeOps(_DISPATCHED, skip_ops=others)
+
+
+def DispatchSampling() -> Pass:
+    """Replace sampling by what a GPU does; on the CPU nothing changes."""
+
+    @module_pass(name="DispatchSampling", opt_level=0)
+    def run(mod: IRModule, ctx: PassContext) -> IRModule:
+        return mod
+
+    return run
