@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from google.protobuf.message import DecodeError
 from onnx import TensorProto, helper, numpy_helper
 
 import relaxvm
@@ -20,7 +21,7 @@ from relaxvm.cli import main
 from relaxvm.cli.exits import Exit
 from relaxvm.errors import FormatError, LimitError, RelaxVMError
 from relaxvm.frontend.onnx import OPERATORS, from_onnx
-from relaxvm.frontend.onnx.messages import Model
+from relaxvm.frontend.onnx.messages import Attribute, Model
 from relaxvm.frontend.onnx.wire import Message, read
 
 from . import onnx_suite
@@ -162,6 +163,30 @@ def test_mutants_do_no_harm() -> None:
 def test_malformed_files(data: bytes, message: str) -> None:
     with pytest.raises(FormatError, match=message):
         from_onnx(data)
+
+
+@pytest.mark.parametrize("count", [1, 2, 300, 5000])
+def test_numbers_that_are_not_packed(count: int) -> None:
+    """As older files have them, each behind a key: read at once, whatever follows them."""
+    rng = np.random.default_rng(count)
+    ints = [int(i) for i in rng.integers(-(1 << 40), 1 << 62, count) >> rng.integers(0, 60, count)]
+    floats = [float(np.float32(f)) for f in rng.standard_normal(count)]
+    strings = [b"BRANCH_LEQ"[: i % 11] * (i % 7) * (i % 5) for i in range(count)]
+    want = onnx.AttributeProto(name="a", ints=ints, floats=floats, strings=strings, i=7)
+    data = want.SerializeToString()
+    got = read(Attribute, data, "m")
+    assert (got.name, got.i, got.ints.tolist()) == ("a", 7, ints)
+    assert got.floats.tolist() == floats
+    assert [bytes(each) for each in got.strings] == strings
+    for cut in {1, 5, 9, len(data) // 2, len(data) // 3}:
+        part = data[: len(data) - cut]
+        try:
+            wanted = onnx.AttributeProto.FromString(part)
+        except DecodeError:
+            with pytest.raises(FormatError):
+                read(Attribute, part, "m")
+        else:
+            assert read(Attribute, part, "m").ints.tolist() == list(wanted.ints)
 
 
 def test_messages_nested_too_deeply() -> None:

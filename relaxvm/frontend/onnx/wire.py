@@ -58,6 +58,12 @@ class _Type(NamedTuple):
     default: Any
 
 
+_SMALLEST_PART: Final = 256
+_LARGEST_PART: Final = 1 << 20
+"""Bytes in which numbers that are not packed are looked for at once."""
+_FIXED_BYTES: Final = {_FIXED32: 4, _FIXED64: 8}
+
+
 class Field(NamedTuple):
     """A field of a message."""
 
@@ -179,19 +185,72 @@ class Reader:
                 if wire not in (_LENGTH, kind.wire):
                     raise self._wrong_wire(place, field, wire)
                 assert kind.decode is not None
-                new = kind.decode(self, start, at, f"{place}: {name}")
+                if wire != _LENGTH and key < 0x80 and at < end and data[at] == key:
+                    new, at = self._series(key, start - 1, end, kind, f"{place}: {name}")
+                else:
+                    new = kind.decode(self, start, at, f"{place}: {name}")
                 old = values.get(name)
                 values[name] = new if old is None else _Pieces.joined(old, new)
             else:
                 if wire != kind.wire:
                     raise self._wrong_wire(place, field, wire)
                 assert kind.decode is not None
-                values.setdefault(name, []).append(
-                    kind.decode(self, start, at, f"{place}: {name}")
-                )
+                found = values.setdefault(name, [])
+                found.append(kind.decode(self, start, at, f"{place}: {name}"))
+                if kind is BYTES and key < 0x80:
+                    # Short ones that follow, such as the modes of the nodes of trees.
+                    while at + 1 < end and data[at] == key and data[at + 1] < 0x80:
+                        start = at + 2
+                        if start + data[at + 1] > end or not self.left:
+                            break
+                        at = start + data[at + 1]
+                        self.left -= 1
+                        found.append(data[start:at])
         for name, value in values.items():
             if type(value) is _Pieces:
                 values[name] = value.whole()
+
+    def _series(
+        self, key: int, at: int, end: int, kind: _Type, place: str
+    ) -> tuple[NDArray[Any], int]:
+        """Numbers of a field that stand one after another, each behind its own key of one byte, as
+        files have them that do not pack numbers; and the place after the last.
+
+        Args:
+            key: the byte.
+            at: the place of the first key.
+            end: of the message.
+            kind: of the field.
+            place: for messages of errors.
+        """
+        assert kind.decode is not None
+        pieces: list[NDArray[Any]] = []
+        size = _SMALLEST_PART
+        while at < end:
+            checkpoints.checkpoint()
+            part = np.frombuffer(self.data[at : min(end, at + size)], np.uint8)
+            if kind.wire == _VARINT:
+                last = np.flatnonzero(part < 0x80)  # of a key, of a number, of a key, and so on
+                ends = last[1::2] + 1
+                keys = last[: 2 * len(ends) : 2]
+            else:
+                ends = np.arange(_FIXED_BYTES[kind.wire] + 1, len(part) + 1,
+                                 _FIXED_BYTES[kind.wire] + 1)  # fmt: skip
+                keys = ends - (_FIXED_BYTES[kind.wire] + 1)
+            begins = np.concatenate([ends[:0], [0], ends[:-1]])[: len(ends)]
+            others = np.flatnonzero((keys != begins) | (part[begins] != key))
+            count = int(others[0]) if others.size else len(ends)
+            if count:
+                length = int(ends[count - 1])
+                inside = np.ones(length, np.bool_)
+                inside[begins[:count]] = False
+                numbers = part[:length][inside].data
+                pieces.append(kind.decode(Reader(numbers, self.name), 0, len(numbers), place))
+                at += length
+            if others.size or not len(ends):
+                break
+            size = min(4 * size, _LARGEST_PART)
+        return np.concatenate(pieces), at
 
     def _nested(
         self, into: Message, field: Field, start: int, end: int, place: str, depth: int
