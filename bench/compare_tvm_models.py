@@ -7,13 +7,19 @@
 beforehand; the sides alternate and the minimum time of each counts.  *Drop-in* is relaxvm's VM for
 TVM's objects, with tensors of TVM in and out.  Results are compared before times.
 *Kernels* is the time of the kernels of a call, without the cost of calling them; dispatch dominates
-where they take less than a tenth of TVM's time.  Kernels of the drop-in call TVM's functions, so
-they are timed once more in its process, for the goals of the drop-in.  *Start* is the time from the
-start of the process to the first result, and *memory* the resident memory then, with a new process
-for every model and repetition.  The last line compares an empty kernel of three tensors with a
-plain instruction.  With ``--cpu-time``, for a machine that is busy with other work, the time of a
-call is the processor time of the calling thread, and starts are left out; kernels with parallel
-loops are then not measured rightly.
+where they take less than a tenth of TVM's time.  *Start* is the time from the start of the process
+to the first result, and *memory* the resident memory then, with a new process for every model and
+repetition.  The last line compares an empty kernel of three tensors with a plain instruction.  With
+``--cpu-time``, for a machine that is busy with other work, the time of a call is the processor time
+of the calling thread, and starts are left out; kernels with parallel loops are then not measured
+rightly.
+
+The goals of the drop-in hold where TVM's own overhead is over half of its time.  The overhead is
+the time of the same bytecode *with empty kernels*; in a program kernels take longer than in a row,
+since others have used the caches.  Where the kernels alone take more time than the goal allows, it
+is a goal for the time with empty kernels.  Programs that branch on the results of kernels cannot
+run with empty ones; for these the time of kernels in a row counts, as TVM's library has loaded
+them.
 
 The exit status is 1 if a goal is missed.  Needs the extra ``tvm`` and a C compiler.
 """
@@ -46,7 +52,7 @@ MAX_NOOP = 10.0
 """Nanoseconds that a no-op kernel may take more than a plain instruction."""
 UNROLLED = 200
 REQUIRED_DROP_IN, REQUIRED_DROP_IN_CALLS, FEW_CALLS = 2.0, 3.0, 10
-"""Required ratios of TVM's time per call to the drop-in's, unless kernels take over half of TVM's
+"""Required ratios of TVM's time per call to the drop-in's, where TVM's overhead is over half of its
 time: with fewer kernel calls than `FEW_CALLS`, and with more."""
 QUICK = 5e-6
 """Seconds below which a kernel is called `UNROLLED` times in a row."""
@@ -129,6 +135,11 @@ def compare(options: argparse.Namespace, folder: Path) -> int:
     )
     kernels = child("kernels", folder)
     kernels_of_drop_in = child("kernels of drop-in", folder)
+    empty = minimum(
+        options.repeats,
+        {side: lambda side=side: child(f"empty kernels on {side}", folder)
+         for side in ("TVM", "drop-in")},
+    )  # fmt: skip
     for name in functions:
         results = [(folder / f"{name}.{side}").read_bytes() for side in SIDES]
         assert results == results[:1] * len(SIDES), f"{name}: results differ"
@@ -142,11 +153,12 @@ def compare(options: argparse.Namespace, folder: Path) -> int:
     print(clean.machine())
     print(
         f"{'':20}{'------------------ time per call, us -------------------':>62}"
-        f"{'--- overhead ---':>18}"
+        f"{'--- overhead ---':>18}{'-- with empty kernels, us --':>31}"
         + (f"{'---- start, ms ----':>25}{'- memory, MiB -':>17}" if options.starts else "")
     )
     print(f"{'model':20}{'relaxvm':>11}{'TVM':>11}{'ratio':>8}{'drop-in':>11}{'ratio':>8}"
           f"{'kernels':>11}{'relaxvm':>11}{'TVM':>7}"
+          f"{'TVM':>10}{'of it':>7}{'drop-in':>8}{'ratio':>6}"
           + (f"{'relaxvm':>11}{'TVM':>7}{'ratio':>7}{'relaxvm':>10}{'TVM':>7}"
              if options.starts else ""))  # fmt: skip
     table = []
@@ -156,14 +168,22 @@ def compare(options: argparse.Namespace, folder: Path) -> int:
         goal = REQUIRED_RATIO if inside < DISPATCH * theirs else 1.0
         few = kernels[name]["calls"] < FEW_CALLS
         goal_drop_in = REQUIRED_DROP_IN if few else REQUIRED_DROP_IN_CALLS
-        if kernels_of_drop_in[name]["seconds"] > theirs / 2:
+        inside_drop_in = kernels_of_drop_in[name]["seconds"]
+        overheads = [empty[side].get(name) for side in ("TVM", "drop-in")]
+        overhead = theirs - inside_drop_in if overheads[0] is None else overheads[0]
+        if overhead < theirs / 2:
             goal_drop_in = 0.95
+        both = (theirs, drop_in)
+        if None not in overheads and goal_drop_in > 1 and theirs - overhead > theirs / goal_drop_in:
+            both = overheads
+        reached = both[0] / both[1] >= goal_drop_in
         row = {
             "name": name, "relaxvm": ours, "TVM": theirs, "ratio": theirs / ours,
             "required ratio": goal, "drop-in": drop_in, "drop-in ratio": theirs / drop_in,
-            "required drop-in ratio": goal_drop_in, "kernels": inside,
-            "drop-in kernels": kernels_of_drop_in[name]["seconds"],
-            "kernel calls": kernels[name]["calls"],
+            "required drop-in ratio": goal_drop_in, "drop-in goal is reached": reached,
+            "kernels": inside,
+            "drop-in kernels": inside_drop_in, "kernel calls": kernels[name]["calls"],
+            "TVM overhead": overhead / theirs, "empty kernels": overheads,
         }  # fmt: skip
         begun = ""
         if options.starts:
@@ -177,13 +197,17 @@ def compare(options: argparse.Namespace, folder: Path) -> int:
                      f"{memory:10.0f}{their_memory:7.0f}")  # fmt: skip
         table.append(row)
         marks = f"   below {goal:g}" if row["ratio"] < goal else ""
-        if row["drop-in ratio"] < goal_drop_in:
+        if not reached:
             marks += f"   drop-in below {goal_drop_in:g}"
         if row.get("start ratio", REQUIRED_START) < REQUIRED_START:
             marks += f"   start below {REQUIRED_START:g}"
+        a, b = overheads
+        alone = f"{'-':>10}{overhead / theirs:7.0%}{'-':>8}{'-':>6}"
+        if a is not None and b is not None:
+            alone = f"{a * 1e6:10.2f}{a / theirs:7.0%}{b * 1e6:8.2f}{a / b:6.1f}"
         print(f"{name:20}{ours * 1e6:11.2f}{theirs * 1e6:11.2f}{row['ratio']:8.2f}"
               f"{drop_in * 1e6:11.2f}{row['drop-in ratio']:8.2f}"
-              f"{inside * 1e6:11.2f}{share(ours, inside):11.0%}{share(theirs, inside):7.0%}"
+              f"{inside * 1e6:11.2f}{share(ours, inside):11.0%}{share(theirs, inside):7.0%}{alone}"
               f"{begun}{marks}")  # fmt: skip
     bound = [row for row in table if row["required ratio"] == REQUIRED_RATIO]
     for what, of in (("all", table), ("where dispatch dominates", bound)):
@@ -199,7 +223,7 @@ def compare(options: argparse.Namespace, folder: Path) -> int:
     missed = [row["name"] for row in table
               if row["ratio"] < row["required ratio"]
               or row.get("start ratio", REQUIRED_START) < REQUIRED_START
-              or row["drop-in ratio"] < row["required drop-in ratio"]]  # fmt: skip
+              or not row["drop-in goal is reached"]]  # fmt: skip
     if noop["TVM"] / noop["relaxvm"] < REQUIRED_NOOP:
         missed.append("no-op kernel, compared with TVM")
     if noop["relaxvm"] - noop["instruction"] > MAX_NOOP:
@@ -367,6 +391,52 @@ def time_drop_in_kernels(folder: Path, only: str) -> dict[str, dict[str, float]]
     return times_of_kernels(folder, lambda path: program_of(tvm.runtime.load_module(str(path))))
 
 
+def empty_on_tvm(folder: Path, only: str) -> dict[str, float]:
+    from tvm.relax import VirtualMachine
+
+    return time_empty_kernels(folder, VirtualMachine)
+
+
+def empty_on_drop_in(folder: Path, only: str) -> dict[str, float]:
+    from relaxvm.contrib.tvm import VirtualMachine
+
+    return time_empty_kernels(folder, VirtualMachine)
+
+
+def time_empty_kernels(folder: Path, vm_class: Any) -> dict[str, float]:
+    """Return the seconds per call of a VM that takes and returns tensors of TVM, where all kernels
+    are replaced by one that does nothing; without programs that branch on results of kernels."""
+    import tvm
+    import tvm_ffi
+
+    import relaxvm
+    from relaxvm.isa import Opcode
+    from relaxvm.native import toolchain
+    from tests.tvm_free import to_relaxvm
+    from tests.tvm_side import to_tvm
+
+    read = tvm.get_global_func("ffi.Module.load_from_bytes.relax.VMExecutable")
+    found = {}
+    for path, name, args in first_calls(folder):
+        executable = relaxvm.load_library(path)
+        names = sorted(k for k in executable.kernels if not k.startswith("shape_func"))
+        if any(i.instruction.op.code == Opcode.IF for i in executable.instructions()):
+            continue
+        code = "".join(f"RVM_KERNEL({kernel}) {{ return RVM_OK; }}\n" for kernel in names)
+        listed = ", ".join(f'"{kernel}"' for kernel in names)
+        library = toolchain.compile_c(
+            f"#include <relaxvm/kernel.h>\n{code}RVM_KERNEL_NAMES({listed})\n", name="empty"
+        )
+        module = read(executable.with_kernels({}).to_bytes())
+        module.import_module(tvm_ffi.load_module(str(library)))
+        module.import_module(tvm.runtime.load_module(str(path)))  # what computes shapes is there
+        function = vm_class(module, tvm.cpu())[name]
+        args = tuple(map(to_tvm, to_relaxvm(args)))
+        function(*args)
+        found[path.stem] = best_time(lambda call=function, args=args: call(*args))
+    return found
+
+
 def times_of_kernels(folder: Path, load: Callable[[Path], Any]) -> dict[str, dict[str, float]]:
     """Return the number of kernel calls of a call, and the seconds that they take, without the cost
     of calling them.
@@ -466,6 +536,8 @@ PARTS: dict[str, Callable[[Path, str], Any]] = {
     "drop-in": run_drop_in,
     "kernels": time_kernels,
     "kernels of drop-in": time_drop_in_kernels,
+    "empty kernels on TVM": empty_on_tvm,
+    "empty kernels on drop-in": empty_on_drop_in,
     "noop": time_noop,
 }
 

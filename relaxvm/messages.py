@@ -46,6 +46,8 @@ def describe(value: object) -> str:
         return f"dtype {_dtype_text(value)}"
     if isinstance(value, Device):
         return f"device {value}"
+    if cls.__name__ == "Tensor":  # of another package, or a message would expect one and get one
+        return f"{cls.__module__}.Tensor"
     return _clip(cls.__name__)
 
 

@@ -389,5 +389,8 @@ def test_the_builtins_are_those_of_tvm() -> None:
 
     names = tvm_ffi.registry.list_global_func_names()
     theirs = {name.removeprefix("vm.builtin.") for name in names if name.startswith("vm.builtin.")}
-    assert theirs == shared_library.BUILTINS
+    if tuple(map(int, tvm.__version__.split(".")[:2])) >= (0, 27):
+        assert theirs == shared_library.BUILTINS
+    else:
+        assert theirs < shared_library.BUILTINS
     assert set(names) >= shared_library.OTHERS

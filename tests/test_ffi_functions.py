@@ -163,6 +163,47 @@ def test_shapes_data_types_and_devices() -> None:
     assert [type(each) for each in results[:2]] == [tvm_ffi.Shape] * 2
 
 
+@pytest.mark.parametrize("name", ["float32x4", "handle", "int5", "bool", "float8_e4m3fn"])
+def test_every_data_type_of_tvm_passes(name: str) -> None:
+    """Those that numpy does not have are objects that only TVM knows."""
+    given = tvm_ffi.dtype(name)
+    vm = identity(2)
+    result = ffi_function(vm.main)(given, (given, 1))
+    assert [result[0], result[1][0]] == [given] * 2
+    assert ffi.to_ffi(vm.main(given, 1)[0]) == given
+    assert ffi.to_ffi(ffi.Function(tvm.get_global_func("testing.echo"), "echo")(given)) == given
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn", "int4", "float4_e2m1fn", "int8x4"])
+def test_a_tensor_of_any_data_type_is_the_same_as_a_result(name: str) -> None:
+    """Of types that numpy has through an extension, and of those that it does not have."""
+    given = tvm.runtime.empty((4,), name)
+    result = ffi_function(identity(3).main)(given, 2, (given,))
+    assert result[0].same_as(given)
+    assert result[2][0].same_as(given)
+    assert object_of(identity(1).main(given))[0].same_as(given)
+
+
+def test_a_tensor_that_numpy_does_not_have_is_no_operand() -> None:
+    add = ffi_function(relaxvm.get_func("relaxvm.kernel.add"))
+    with pytest.raises(TypeError, match=r"add: a: expected a tensor .*, got tvm\..*Tensor"):
+        add(tvm.runtime.empty((4,), "int8x4"), tensor(4), tensor(4))
+
+
+def test_a_function_that_is_returned_is_the_same() -> None:
+    builder = ExecBuilder()
+    with builder.function("inner", num_inputs=1):
+        builder.emit_ret(builder.r(0))
+    with builder.function("main", num_inputs=1):
+        args = [builder.f("inner"), builder.r(0)]
+        builder.emit_call("vm.builtin.make_closure", args, dst=builder.r(1))
+        builder.emit_ret(builder.r(1))
+    closure = ffi_function(VirtualMachine(builder.get())["main"])(0)
+    result = ffi_function(identity(2).main)(1, closure)
+    assert result[1].same_as(closure)
+    assert ffi_function(lambda x: x)(closure).same_as(closure)
+
+
 def test_objects_that_only_tvm_knows_pass_unharmed() -> None:
     vm = identity(3)
     module = tvm.IRModule({})

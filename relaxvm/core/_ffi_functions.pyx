@@ -7,7 +7,8 @@ tensor becomes an array without Python's part of the FFI:
 * A tensor that is passed again and again is seen through the same array, if nothing but this module
   refers to it after the call; otherwise the array keeps the tensor.
 * A result that is an argument, or an array over a whole tensor, is that tensor; any other array
-  becomes a tensor that keeps the array.
+  becomes a tensor that keeps the array.  A function that is an argument is that function.
+* Tensors and data types that numpy does not have, such as those of four bits, are TVM's objects.
 * A tuple that an array or list of the FFI has become is that object as a result, also in other tuples.
 """
 
@@ -18,17 +19,18 @@ from libc.stdint cimport int32_t, int64_t, uint64_t, uintptr_t
 
 import numpy as np
 
+from ..errors import FormatError
 from ..values import Shape
 from . import ffi
 
 cimport numpy as cnp
 
 from ._native cimport (
-    RVM_ARRAY, RVM_BOOL, RVM_BYTES, RVM_FUNCTION, RVM_INT, RVM_LIST, RVM_NONE, RVM_OBJECT,
+    RVM_ARRAY, RVM_BOOL, RVM_BYTES, RVM_DTYPE, RVM_FUNCTION, RVM_INT, RVM_LIST, RVM_NONE, RVM_OBJECT,
     RVM_POINTER, RVM_REAL, RVM_SHAPE, RVM_TENSOR, RVM_TENSOR_OBJECT, RVM_TEXT,
     RvmAny, RvmArray, RvmBytes, RvmFunction, RvmObject, RvmShape, RvmTensorObject,
-    array_over, enter_recursion, error_elsewhere, export_array, fresh_array, is_unmarked, is_whole,
-    keep_under, leave_recursion, object_under, point_at, release, retain, value_of,
+    array_over, enter_recursion, error_elsewhere, export_array, fresh_array, has_dtype, is_unmarked,
+    is_whole, keep_under, leave_recursion, object_under, point_at, release, retain, value_of,
 )
 
 cnp.import_array()
@@ -237,10 +239,8 @@ cdef int _run(void* self, const RvmAny* args, int32_t count, RvmAny* result) exc
 cdef PyObject* _argument(_Callee callee, Py_ssize_t i, const RvmAny* arg, uint64_t* lent) except NULL:
     """An argument as a value: a new reference."""
     cdef PyObject* kept
-    if arg.type != RVM_TENSOR_OBJECT:
+    if arg.type != RVM_TENSOR_OBJECT or i >= RVM_KEPT_ARGS:
         return Py_NewRef(_value(arg, None))
-    if i >= RVM_KEPT_ARGS:
-        return Py_NewRef(array_over(arg.as_object, "tensor"))
     lent[0] |= <uint64_t>1 << i
     kept = callee.kept[i]
     callee.kept[i] = NULL
@@ -248,6 +248,9 @@ cdef PyObject* _argument(_Callee callee, Py_ssize_t i, const RvmAny* arg, uint64
         if point_at(kept, &(<RvmTensorObject*>arg.as_object).tensor):
             return kept
         Py_DECREF(kept)
+    if not has_dtype(&(<RvmTensorObject*>arg.as_object).tensor):
+        lent[0] ^= <uint64_t>1 << i
+        return Py_NewRef(_value(arg, None))
     return Py_NewRef(fresh_array(&(<RvmTensorObject*>arg.as_object).tensor, "tensor"))
 
 
@@ -278,6 +281,10 @@ cdef object _value(const RvmAny* given, dict known):
         return given.as_text.decode()
     if kind == RVM_BYTES:
         return <bytes>given.as_bytes.data[:given.as_bytes.size]
+    if kind == RVM_DTYPE:
+        return _data_type(given)
+    if kind == RVM_TENSOR_OBJECT and not has_dtype(&(<RvmTensorObject*>given.as_object).tensor):
+        return ffi.object_at(<uintptr_t>given.as_object, kind)
     if kind == RVM_SHAPE or kind == RVM_TENSOR_OBJECT or kind < RVM_OBJECT and kind != RVM_POINTER:
         return value_of(given, "relaxvm")
     if kind == RVM_ARRAY or kind == RVM_LIST:
@@ -286,6 +293,14 @@ cdef object _value(const RvmAny* given, dict known):
     if kind == RVM_FUNCTION and handle in _callees:
         return _callees[handle]
     return ffi.from_ffi(ffi.as_function(ffi.object_at(handle, kind)))
+
+
+cdef object _data_type(const RvmAny* given):
+    """A data type; one that numpy does not have, such as a vector, is TVM's object."""
+    try:
+        return value_of(given, "relaxvm")
+    except FormatError:
+        return ffi.object_at(<uintptr_t>given.as_object, RVM_DTYPE)
 
 
 cdef bint _is_sequence(const RvmAny* given) noexcept:
@@ -357,6 +372,10 @@ cdef int _give(PyObject* value, RvmAny* result, const rvm_given* given, dict kno
                 return _give_object(given.args[i].as_object, RVM_TENSOR_OBJECT, result)
     elif PyTuple_CheckExact(value):
         return _give_tuple(value, result, given, known)
+    else:
+        for i in range(given.count):
+            if given.args[i].type == RVM_FUNCTION and given.values[i] is value:
+                return _give_object(given.args[i].as_object, RVM_FUNCTION, result)
     return _give_value(value, result)
 
 

@@ -786,20 +786,34 @@ cdef PyObject* _learn_dtype(str subject, RvmDtype wanted) except NULL:
             _dtypes[key] = dtype_from_dl(*key)
         except FormatError as error:
             raise TypeError(f"{subject}: {error}") from None
+        rvm_learn_dtype(_dtypes[key].num, wanted)
     rvm_meet_dtype(wanted, <PyObject*>_dtypes[key])
     return <PyObject*>_dtypes[key]
 
 
+cdef bint has_dtype(const RvmTensor* tensor) except -1:
+    """Whether numpy has the data type of a tensor."""
+    if rvm_known_dtype(tensor.dtype) is NULL:
+        try:
+            _learn_dtype("tensor", tensor.dtype)
+        except TypeError:
+            return False
+    return True
+
+
 def array_of(handle):
-    """The array over a tensor of TVM's FFI, without a copy.
+    """The array over a tensor of TVM's FFI, without a copy; None if numpy does not have its data type.
 
     Args:
         handle: address of the tensor object, which lives as long as the array.
 
     Raises:
-        TypeError: it is not in host memory, or numpy has no such data type.
+        TypeError: it is not in host memory.
     """
-    return array_over(<RvmObject*><uintptr_t>handle, "tensor")
+    cdef RvmObject* object = <RvmObject*><uintptr_t>handle
+    if not has_dtype(&(<RvmTensorObject*>object).tensor):
+        return None
+    return array_over(object, "tensor")
 
 
 def is_contiguous(cnp.ndarray array not None, alignment):

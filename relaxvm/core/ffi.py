@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..dtypes import dtype_from_dl, dtype_name
+from ..errors import FormatError
 from ..messages import readable
 from ..nested import convert_nested
 from ..values import Device, Shape, take_from
@@ -321,10 +322,11 @@ def is_sequence(value: Any) -> bool:
 
 
 def from_ffi(value: Any) -> Any:
-    """An object of TVM's FFI as a value of the VM; any other object as it is.
+    """An object of TVM's FFI as a value of the VM; any other object as it is, and so are tensors
+    and data types that numpy does not have.
 
     Raises:
-        TypeError: a tensor that is not in host memory, or whose data type numpy does not have.
+        TypeError: a tensor that is not in host memory.
         ValueError: a list contains itself.
     """
     if type(value) in _PLAIN:
@@ -356,11 +358,15 @@ def _from_ffi(value: Any) -> Any:
         return value
     package = _package()
     if isinstance(value, package.Tensor):
-        return array_of(value.__chandle__())
+        array = array_of(value.__chandle__())
+        return value if array is None else array
     if isinstance(value, package.Shape):
         return Shape(value)
     if isinstance(value, package.dtype):
-        return dtype_from_dl(value.type_code, value.bits, value.lanes)
+        try:
+            return dtype_from_dl(value.type_code, value.bits, value.lanes)
+        except FormatError:
+            return value  # numpy does not have it; a vector, for example
     if isinstance(value, package.Device):
         return Device(value.dlpack_device_type(), value.index)
     if isinstance(value, package.Function):
