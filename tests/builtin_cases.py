@@ -83,6 +83,34 @@ CASES: dict[str, str] = {
 (3, "count", f32(1)) | TypeError: state_write: ctx: expected the VM state
 (vm, "count", 3) | TypeError: state_write: value
 """,
+    "relaxvm.builtin.state_open": """
+(vm, "sum", f32(1)) | f32(1) | got is a[0].state["sum"] and got is not a[2]
+(3, "count", f32(1)) | TypeError: state_open: ctx: expected the VM state
+(vm, "count", 3) | TypeError: state_open: initial
+""",
+    "relaxvm.builtin.put": """
+(f32(1, 2, 3), f32(7), (0, 1, 3, 1), ()) | f32(1, 7, 7) | got is a[0]
+(zeros(2, 2), ones(2), (1, -1, 0, 0), ()) | any | got.tolist() == [[0, 1], [0, 1]]
+(zeros(2, 3), ones(2, 1), (), (0, i64(2))) | any | got.tolist() == [[0, 0, 1], [0, 0, 1]]
+(fixed(zeros(2)), f32(1), (), ()) | ValueError: put: x: expected a tensor to write to
+(zeros(2), f32(1, 2, 3), (), ()) | ValueError: put: value
+(zeros(2), f32(1), (1, 0, 1, 1), ()) | ValueError: put: parts: expected an axis
+(zeros(2), f32(1), (0, 5, 0, 0), ()) | IndexError: index 5
+(zeros(2), f32(1), (0, 5), ()) | ValueError: put: parts: expected four numbers
+(zeros(2), f32(1), (), (i64(2),)) | IndexError: index 2
+(3, f32(1), (), ()) | TypeError: put: x
+""",
+    "relaxvm.builtin.unshared": """
+(f32(1), (f32(2),)) | f32(1) | got is a[0]
+(f32(1), 3) | TypeError: unshared: others
+(3, ()) | TypeError: unshared: x
+""",
+    "relaxvm.builtin.complex_from": """
+(ones(3, 2),) | any | got.tolist() == [1 + 1j] * 3 and got.dtype == "complex64"
+(np.ones((1, 2)),) | any | got.dtype == "complex128"
+(ones(3),) | ValueError: complex_from: x: expected float32[..., 2]
+(3,) | TypeError: complex_from
+""",
     "relaxvm.builtin.assign": """
 (f32(1, 2), f32(3, 4), "x") | None | a[0].tolist() == [3, 4]
 (f32(1), f32(3, 4), "x") | ValueError: x: expected float32[1], got float32[2]

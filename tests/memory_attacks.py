@@ -456,6 +456,9 @@ BUILTINS: dict[str, list[Any]] = {
     "vm.builtin.attention_kv_cache_update": [lambda: (cache(4096), rows())],
     "vm.builtin.check_tensor_info": [lambda: (row(), 2, np.dtype("f4"), "")],
     "relaxvm.builtin.state_write": [lambda: (VM, "x", row())],
+    "relaxvm.builtin.state_open": [lambda: (VM, "x", row())],
+    "relaxvm.builtin.unshared": [lambda: (both := row(), (both,))],
+    "relaxvm.builtin.complex_from": [lambda: (np.ones((MIB, 2), "f4"),)],
     "vm.builtin.read_if_cond": [lambda: (np.ones(8 * MIB, "bool"),)],
     "vm.builtin.debug_print": [lambda: ("line", row())],
     "vm.builtin.print": [lambda: (row(), "x" * (8 * MIB))],
@@ -468,6 +471,7 @@ WITHOUT: dict[str, str] = {
     "a view, or the value itself": """
 alloc_tensor ensure_zero_offset attention_kv_cache_view copy move null_value tuple_getitem
 =relaxvm.builtin.sequence_at =relaxvm.builtin.optional_get_element =relaxvm.builtin.state_read
+=relaxvm.builtin.put
 =vm.move =runtime.TVMTensorCreateView =relaxvm.builtin.adt_field =relaxvm.builtin.ref_read""",
     "a value of bounded size, or none": """
 store_shape match_shape match_prim_value make_prim_value =relaxvm.builtin.check_upper_bound

@@ -196,6 +196,12 @@ CALLS: dict[str, list[Any]] = {
     "relaxvm.builtin.random_multinomial": [lambda: [RandomGenerator(1), logits(), 100, "int64"]],
     "relaxvm.builtin.state_read": [lambda: [VM, "x", rows()]],
     "relaxvm.builtin.state_write": [lambda: [VM, "x", rows()], lambda: [VM, "x", rows().T]],
+    "relaxvm.builtin.state_open": [lambda: [VM, "x", rows()]],
+    "relaxvm.builtin.put": [
+        lambda: [rows(), rows(2), (0, 1, 3, 1), ()],
+        lambda: [rows(), rows(3), (), (integers(3, "i8", 3),)]],
+    "relaxvm.builtin.unshared": [lambda: [rows(), (rows(),)]],
+    "relaxvm.builtin.complex_from": [lambda: [np.ones((LARGE, 2), "f4")]],
     "relaxvm.builtin.assign": [lambda: [rows(), rows(), "x"], lambda: [rows(), rows(), "x"]],
     "vm.builtin.store_shape": [lambda: [Shape([4, 5]), heap(), 1, 0]],
     "vm.builtin.load_shape": [lambda: [heap(), 1, 0, 1]],

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from ..messages import describe
 from ..pieces.cut import copied, copy_pieces
-from .arguments import as_array, as_int, as_str
+from .arguments import as_array, as_int, as_sequence, as_shape, as_str
 from .registration import OWN_PREFIX, builtin
 
-__all__ = ["assign", "state_read", "state_write", "within"]
+__all__ = ["assign", "put", "state_open", "state_read", "state_write", "unshared", "within"]
 
 _MOST: Final = (1 << 63) - 1
 """A bound that is none."""
@@ -43,6 +43,89 @@ def state_read(ctx: Any, name: Any, initial: Any) -> NDArray[Any]:
     ):  # fmt: skip
         raise TypeError(f"vm.state[{key!r}]: expected {describe(first)}, got {describe(found)}")
     return found
+
+
+@builtin("state_open", "ctx: vm, name: str, initial: tensor", result="tensor", prefix=OWN_PREFIX)
+def state_open(ctx: Any, name: Any, initial: Any) -> NDArray[Any]:
+    """Return what the VM keeps under a name, to be written to by `put`; a copy of `initial` is kept
+    before that if there is nothing.
+
+    Raises:
+        TypeError: an argument is of the wrong kind, or the user put a value of another data type or
+            shape into ``vm.state``, or one that is read-only.
+    """
+    state = _state_of(ctx, "state_open")
+    key, first = as_str(name, "state_open: name"), as_array(initial, "state_open: initial")
+    if state.get(key) is None:
+        state[key] = copied(first)
+    found = state_read(ctx, name, initial)
+    if not found.flags.writeable:
+        raise TypeError(f"vm.state[{key!r}]: the program writes to it, but it is read-only")
+    return found
+
+
+@builtin(
+    "put",
+    "x: tensor, value: tensor, parts: shape|tuple, indices: tuple",
+    result="tensor",
+    prefix=OWN_PREFIX,
+)
+def put(x: Any, value: Any, parts: Any, indices: Any) -> NDArray[Any]:
+    """Write elements to a part of a tensor, in place; returns the tensor.
+
+    Args:
+        x: the tensor.
+        value: what is written; it broadcasts to the part.
+        parts: four numbers for each part of a part: axis, start, end and step, as of a slice; or
+            axis, index, 0 and 0.
+        indices: for each of the first axes of the part a tensor of places, or 0 for all; empty for
+            the whole part.
+
+    Raises:
+        TypeError: an argument is of the wrong kind.
+        ValueError: x is read-only, the value does not broadcast to the part, or `parts` are none.
+        IndexError: a place is not in the tensor.
+    """
+    target, new = as_array(x, "put: x"), as_array(value, "put: value")
+    steps = as_shape(parts, "put: parts")
+    if not target.flags.writeable:
+        raise ValueError("put: x: expected a tensor to write to, got a read-only one")
+    if len(steps) % 4:
+        raise ValueError(f"put: parts: expected four numbers for each, got {len(steps)}")
+    part = target
+    for axis, start, end, step in zip(*[iter(steps)] * 4, strict=True):
+        if not -part.ndim <= axis < part.ndim or step < 0:
+            raise ValueError(f"put: parts: expected an axis of {describe(part)} and a step, got "
+                             f"{axis} and {step}")  # fmt: skip
+        place: list[Any] = [slice(None)] * part.ndim
+        place[axis] = slice(start, end, step) if step else start
+        part = part[(*place, ...)]
+    where = [
+        slice(None) if isinstance(each, int) else as_array(each, "put: index")
+        for each in as_sequence(indices, "put: indices")
+    ]
+    try:
+        if where:
+            part[tuple(where)] = new
+        else:
+            copy_pieces(part, np.broadcast_to(new, part.shape))
+    except ValueError as error:
+        raise ValueError(f"put: value: {error}") from None
+    return target
+
+
+@builtin("unshared", "x: tensor, others: tuple", result="tensor", prefix=OWN_PREFIX)
+def unshared(x: Any, others: Any) -> NDArray[Any]:
+    """Return a tensor, or a copy of it if it shares memory with one of `others`.
+
+    Raises:
+        TypeError: an argument is of the wrong kind.
+    """
+    tensor = as_array(x, "unshared: x")
+    for other in as_sequence(others, "unshared: others"):
+        if np.may_share_memory(tensor, as_array(other, "unshared: other")):
+            return copied(tensor)
+    return tensor
 
 
 @builtin("state_write", "ctx: vm, name: str, value: tensor", result="none", prefix=OWN_PREFIX)

@@ -23,12 +23,16 @@ from collections import namedtuple
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..messages import describe, readable
+from ..pieces.cut import copied
 from ..values import Shape, to_value
-from .arguments import as_int, as_str
+from .arguments import as_array, as_int, as_str
 from .registration import OWN_PREFIX, builtin
 
-__all__ = ["Record", "tree_from", "tree_leaves"]
+__all__ = ["Record", "complex_from", "tree_from", "tree_leaves"]
 
 _LONGEST: Final = 1 << 20
 _MOST_DEPTH: Final = 64
@@ -240,3 +244,22 @@ def _made(tree: Any, leaves: Iterator[Any]) -> Any:
 def _named(title: str, fields: tuple[str, ...]) -> Any:
     name = title.rpartition(".")[2]
     return namedtuple(name if _is_field(name) else "Result", fields)
+
+
+@builtin("complex_from", "x: tensor", result="tensor", prefix=OWN_PREFIX)
+def complex_from(x: Any) -> NDArray[Any]:
+    """Return the complex numbers whose parts are along the last axis of a tensor,
+    ``float32[..., 2]`` or ``float64[..., 2]``.
+
+    Raises:
+        TypeError: not a tensor.
+        ValueError: it has another data type, or another last axis.
+    """
+    parts = as_array(x, "complex_from: x")
+    dtype = {4: np.complex64, 8: np.complex128}.get(parts.dtype.itemsize)
+    if parts.dtype.kind != "f" or dtype is None or parts.ndim == 0 or parts.shape[-1] != 2:
+        raise ValueError(
+            f"complex_from: x: expected float32[..., 2] or float64[..., 2], got {describe(parts)}"
+        )
+    found = copied(parts).view(dtype)
+    return found.reshape(parts.shape[:-1])

@@ -13,22 +13,19 @@ from ...errors import FormatError, RelaxVMError
 from ...executable.file_kinds import HEAD_BYTES, KINDS, kind_of
 from ...ir import (
     ANY,
-    BindingBlock,
     BlockBuilder,
     Expr,
-    Function,
     IRModule,
-    SeqExpr,
     TensorType,
     Tuple,
     Var,
-    VarBinding,
     convert_to_expr,
 )
 from ...ir.nesting import headroom
 from ...limits import Limits
 from ...messages import readable
 from ...vm.limited import run_limited
+from ..common.generators import with_effects
 from ..common.values import Kind, TensorKind, Value
 from . import messages
 from . import operators as _operators  # noqa: F401  (they register themselves)
@@ -234,8 +231,7 @@ def _import(
         builder.emit_func_output(results[0] if len(results) == 1 else Tuple(results))
     about = described(found, inputs, results, context.external.files)
     module = builder.get().with_attr("model", about.as_attribute())
-    if context.effects:
-        module = _with_effects(module, context)
+    module = with_effects(module, context)
     module.sources = {name: context.places.text()}
     return module
 
@@ -266,21 +262,6 @@ def _add_outputs(model: messages.Model, names: Sequence[str]) -> None:
         value.name = name
         added.append(value)
     model.graph.output = [*model.graph.output, *added]
-
-
-def _with_effects(module: IRModule, context: Context) -> IRModule:
-    """The module with a "main" that is not pure, and makes random generators first."""
-    var = module.get_global_var("main")
-    main = module[var]
-    assert isinstance(main, Function)
-    body = main.body
-    assert isinstance(body, SeqExpr)
-    if context.generators:
-        made = BindingBlock([VarBinding(found, call) for found, call in context.generators])
-        body = SeqExpr([made, *body.blocks], body.body)
-    del module[var]
-    module["main"] = main.replace(body=body, is_pure=False)  # a variable of the new type
-    return module
 
 
 class _ParameterNames:

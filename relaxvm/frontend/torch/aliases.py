@@ -8,6 +8,7 @@ views are made anew when they are read after that.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from ...core.checkpoints import checkpoint
 from ..common.values import Value
@@ -27,9 +28,17 @@ class Tensor:
     Attributes:
         storage: the tensor with the memory.
         version: how often a storage was written to.
+        key: of a view, what it takes of its base: axis, start, end and step of a slice, or axis and
+            index; None for other views.
+        is_kept: whether a storage is memory that the VM keeps, to which a program may write.
+        is_used: whether an operator has computed something from a storage.
+        placed: the content that a write in place made; None before that.
     """
 
-    __slots__ = ("_base", "_content", "_put", "_seen", "_take", "storage", "version")
+    __slots__ = (
+        "_base", "_content", "_put", "_seen", "_take", "is_kept", "is_used", "key", "placed",
+        "storage", "version",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -43,6 +52,9 @@ class Tensor:
         self._take = take
         self._put = put
         self.version = 0
+        self.key: tuple[Any, ...] | None = None
+        self.is_kept = self.is_used = False
+        self.placed: Value | None = None
         self.storage: Tensor = self if base is None else base.storage
         self._seen = self.storage.version
 
@@ -76,6 +88,17 @@ class Tensor:
         found.version += 1
         for each, value in chain:
             each._content, each._seen = value, found.version
+
+    def keys(self) -> list[tuple[Any, ...]] | None:
+        """What it takes of its storage, the outermost part first; None if that is not known."""
+        found: list[tuple[Any, ...]] = []
+        view = self
+        while view._base is not None:
+            if view.key is None:
+                return None
+            found.append(view.key)
+            view = view._base
+        return found[::-1]
 
     def is_written(self) -> bool:
         """Whether anything wrote to its memory."""

@@ -8,7 +8,8 @@ from typing import NamedTuple
 from ...errors import RelaxVMError
 from ...messages import readable
 from . import messages
-from .graph import Context, operator_name, operator_of
+from .graph import Context, base_name, operator_name, operator_of
+from .pairs import BY_PARTS, COMPLEX, has_complex
 from .places import place_of
 
 __all__ = ["UnsupportedNode", "has_effects", "refuse_unknown", "unsupported_nodes"]
@@ -42,7 +43,7 @@ def unsupported_nodes(context: Context, graph: messages.Graph) -> Iterator[Unsup
     for node in graph.nodes:
         name = operator_name(node.target)
         is_number = all(output.kind.startswith("as_sym") for output in node.outputs)
-        if not (is_number and node.outputs) and operator_of(context, name) is None:
+        if not (is_number and node.outputs) and not _is_known(context, graph, node):
             place = place_of(node)
             domain, _, operator = name.rpartition("::")
             yield UnsupportedNode(
@@ -52,6 +53,13 @@ def unsupported_nodes(context: Context, graph: messages.Graph) -> Iterator[Unsup
         for each in node.inputs:
             if each.arg.kind == "as_graph":
                 yield from unsupported_nodes(context, each.arg.value.graph)
+
+
+def _is_known(context: Context, graph: messages.Graph, node: messages.Node) -> bool:
+    if has_complex(graph, node):
+        name = base_name(node.target)
+        return name in COMPLEX or name in BY_PARTS
+    return operator_of(context, operator_name(node.target)) is not None
 
 
 def refuse_unknown(context: Context, graph: messages.Graph) -> None:

@@ -19,6 +19,7 @@ from ...ir import (
     ShapeType,
     TensorType,
     Var,
+    int_imm,
 )
 from ...ir.arith import free_vars
 from ...messages import readable
@@ -28,6 +29,8 @@ from ..common.values import TensorKind, Value, as_expr, normalized
 from . import messages
 from .aliases import Tensor
 from .archive import dtype_of
+from .kept import key_of, put_in_place
+from .pairs import BY_PARTS, COMPLEX, call_complex, has_complex, is_complex, parts_of
 from .places import Places
 from .registry import OPERATORS, REQUIRED, AtenOperator, find, full_name, own_operator
 from .strides import SAME, is_in_order, shares_memory
@@ -46,6 +49,10 @@ LAYOUTS: Final = {
 """The numbers of layouts in a file, and their names."""
 
 
+_RESHAPING: Final = frozenset({
+    "squeeze_", "unsqueeze_", "transpose_", "t_", "swapaxes_", "swapdims_", "detach_",
+})  # fmt: skip
+"""In-place operators that change shapes alone."""
 _MOST_NODES: Final = 100_000
 """Nodes of graphs within graphs, which count each time they are imported."""
 
@@ -196,7 +203,10 @@ class Graph(Emitter):
             layout = LAYOUTS.get(meta.layout, str(meta.layout))
             raise Problem(f"{readable(name)!r}: {layout} tensors are not supported")
         dims = tuple([self.size(each) for each in meta.sizes])
-        return TensorKind(dtype_of(meta.dtype, subject), len(dims), dims)
+        dtype = dtype_of(meta.dtype, subject)
+        if dtype.startswith("complex"):
+            dims, dtype = (*dims, int_imm(2)), parts_of(dtype)
+        return TensorKind(dtype, len(dims), dims)
 
     def size(self, size: messages.Sized) -> Expr:
         """A dimension as an expression."""
@@ -260,9 +270,14 @@ class Graph(Emitter):
             return
         name = operator_name(node.target)
         found = operator_of(self.context, name)
+        if has_complex(self.graph, node):
+            self._add_complex(node, None if found is None else found[0])
+            return
         if found is None:
             raise Problem("the operator is not supported")
         operator, written = found
+        if written == "self" and base_name(node.target) in _RESHAPING:
+            written = None  # the result is a view of the same memory
         if base_name(node.target).startswith("as_strided"):
             given = node.inputs[0].arg
             if given.kind != "as_tensor" or not is_in_order(
@@ -281,6 +296,27 @@ class Graph(Emitter):
             if isinstance(target, Tensor) and isinstance(new, Value):
                 self.write(target, new)
         self._define(node, operator, names, result)
+
+    def _add_complex(self, node: messages.Node, operator: AtenOperator | None) -> None:
+        """Import a node with complex numbers."""
+        name = base_name(node.target)
+        record = COMPLEX.get(name)
+        if record is None and name not in BY_PARTS:
+            raise Problem("the operator is not supported for complex numbers")
+        own = operator if record is None else own_operator(record)
+        assert own is not None
+        positional = list(own.parameters)
+        arguments = {
+            each.name or positional[i]: self.argument(each.arg)
+            for i, each in enumerate(node.inputs) if each.arg.kind not in ("as_device", "as_layout")
+        }  # fmt: skip
+        pairs = frozenset(
+            id(self.named(each)) for each in node.operands() if is_complex(self.graph, each)
+        )
+        result = call_complex(self, name, operator, arguments, pairs)
+        results = result if isinstance(result, list) else [result]
+        for output, value in zip(node.tensors(), results, strict=False):
+            self[output] = self._checked(output, value)
 
     def _is_computed(self, node: messages.Node) -> bool:
         """Define the results of a node that are numbers of known symbols."""
@@ -315,6 +351,7 @@ class Graph(Emitter):
         rest: list[Any] = []
         for i, each in enumerate(node.inputs):
             name = each.name or (positional[i] if i < len(positional) else f"argument {i}")
+            name = "from_" if name == "from" else name  # a word of Python
             is_rest = operator.is_variadic and not each.name
             if name not in operator.parameters and name != written and not is_rest:
                 if _is_left_out(each.arg):
@@ -368,6 +405,9 @@ class Graph(Emitter):
 
     def call(self, operator: AtenOperator, arguments: Mapping[str, Any]) -> Any:
         """What an operator's function returns, as values."""
+        if operator.back is None:  # what a view takes is taken again after a change
+            for value in arguments.values():
+                _mapped(_use, value)
         given = {
             name: _mapped(lambda each: each.read() if isinstance(each, Tensor) else each, value)
             for name, value in arguments.items()
@@ -401,6 +441,11 @@ class Graph(Emitter):
         target = arguments[written] if written == "self" else arguments.pop(written)
         if not isinstance(target, Tensor):
             raise Problem(f"expected a tensor to write to, got {readable(str(target))}")
+        if put_in_place(self, base_name(node.target), target, arguments):
+            for output in node.outputs:
+                if output.kind == "as_tensor":
+                    self.values[output.value.name] = target
+            return
         result = self.call(operator, arguments)
         if not isinstance(result, Value):
             raise Problem("operators with several results that are written are not supported")
@@ -470,12 +515,14 @@ class Graph(Emitter):
                 base = next(iter(arguments.values()), None)
                 if not isinstance(base, Tensor) or not self._shares(node, operator, name):
                     continue
+                if base_name(node.target) in SAME and each is not base.read():
+                    continue  # such as dropout in training
                 if operator.back is None or base_name(node.target) in SAME:
                     self.values[name] = base
                 else:
-                    self.values[name] = self._view(
-                        operator, arguments, self[name], i if is_list else None
-                    )
+                    view = self._view(operator, arguments, self[name], i if is_list else None)
+                    view.key = key_of(base_name(node.target), arguments)
+                    self.values[name] = view
             elif output.kind in ("as_sym_int", "as_sym_float", "as_sym_bool"):
                 self._define_number(output, each)
             elif output.kind != "as_none":
@@ -631,6 +678,11 @@ def _check_kind(name: str, value: Any, expected: str | None) -> None:
         kind == "a graph" and expected is None
     ):  # fmt: skip
         raise Problem(f"the argument {name!r}: expected {expected or 'a value'}, got {kind}")
+
+
+def _use(value: Any) -> None:
+    if isinstance(value, Tensor):
+        value.storage.is_used = True
 
 
 def _is_left_out(argument: messages.Argument) -> bool:

@@ -40,7 +40,9 @@ from ...op.registry import CONSTRUCTORS
 from ..common.emitter import BUILTIN_PREFIX, Problem, identifier
 from ..common.values import TensorKind, Value
 from . import messages
+from .aliases import Tensor
 from .graph import Graph, base_name, operator_name, operator_of
+from .pairs import is_complex, parts_of
 from .strides import may_share
 from .symbols import parsed
 from .trees import LEAF, Tree, parameters_of, read_tree
@@ -123,6 +125,7 @@ class Interface:
         self._guards: list[tuple[str, Expr]] = []
         self._checked: list[tuple[str, Expr, int, int]] = []
         self._states: dict[str, tuple[str, NDArray[Any]]] = {}
+        self._open: dict[str, Tensor] = {}
         self._kept: list[Any] = []
         self._inputs: dict[str, Expr] = {}
         signature = program.graph_module.signature
@@ -222,6 +225,12 @@ class Interface:
         rest = iter(user)
         given = [[next(rest) for _ in range(tree.leaves())] for _, tree in parameters]
         # Parameters are defined where the function is entered, what is within them after that.
+        for leaf in user:
+            if leaf.argument is not None and is_complex(self._top.graph, leaf.name):
+                raise Problem(
+                    f"the input {readable(leaf.name)!r} is a tensor of complex numbers: let the "
+                    "model take real numbers, and call torch.view_as_complex"
+                )
         for (_, tree), leaves in zip(parameters, given, strict=True):
             if tree.kind == "leaf":
                 self._know(leaves)
@@ -287,6 +296,9 @@ class Interface:
                 f"{self._top.context.name}: the archive has no tensor {readable(label)!r}"
             )
         array = np.asarray(self._tensors[label])
+        if array.dtype.kind == "c":
+            part = np.dtype(parts_of(array.dtype.name))
+            array = np.ascontiguousarray(array).view(part).reshape(*array.shape, 2)
         stated = self._top.kind(name)
         if stated is not None and (
             stated.dtype != array.dtype.name
@@ -418,11 +430,14 @@ class Interface:
         self._inputs = {name: top.expr(top[name]) for name in self._written_inputs()}
         for name, (label, array) in self._states.items():
             call = CONSTRUCTORS["call_builtin_with_ctx"](
-                f"{BUILTIN_PREFIX}state_read", [StringImm(label), Constant(array)],
+                f"{BUILTIN_PREFIX}state_open", [StringImm(label), Constant(array)],
                 ty_args=TensorType(array.shape, array.dtype.name),
             )  # fmt: skip
             top.values.pop(name)
             top[name] = Value(top.emit(call, name))
+            kept = top.named(name)
+            kept.is_kept = True
+            self._open[name] = kept
 
     def _take_apart(self, param: Var, tree: Tree, leaves: Sequence[_Leaf]) -> None:
         top = self._top
@@ -483,7 +498,8 @@ class Interface:
         for name in [*self._states, *self._written_inputs()]:
             if name not in changed:
                 changed[name] = top[name]
-        result = self._result(outputs)
+        placed = [top.expr(each.placed) for each in self._open.values() if each.placed is not None]
+        result = self._result(outputs, placed)
         if self._is_functional:
             news = [top.expr(value) for value in changed.values()]
             return Tuple([result, Tuple(news)]) if news else result
@@ -491,6 +507,8 @@ class Interface:
             result = Tuple([*result.fields]) if isinstance(result, Tuple) else top.emit(result)
         for name, value in changed.items():
             if name in self._states:
+                if value is self._open[name].placed:
+                    continue  # it is there already
                 call = CONSTRUCTORS["call_builtin_with_ctx"](
                     f"{BUILTIN_PREFIX}state_write",
                     [StringImm(self._states[name][0]), top.expr(value)], ty_args=ANY,
@@ -500,7 +518,8 @@ class Interface:
                 _impure(top, "assign", [self._inputs[name], top.expr(value), StringImm(name)])
         return result
 
-    def _result(self, outputs: Sequence[messages.Argument]) -> Expr:
+    def _result(self, outputs: Sequence[messages.Argument], placed: Sequence[Expr]) -> Expr:
+        """What the program returns; no result is memory of `placed`, which later calls change."""
         top = self._top
         subject = f"{top.context.name}: outputs"
         tree = read_tree(self._call.out_spec, self._named, subject)
@@ -517,7 +536,14 @@ class Interface:
             value = value.read() if hasattr(value, "read") else value
             if isinstance(value, (Value, Expr)):
                 forms.append(None if isinstance(value, Value) else ["int"])
-                values.append(top.expr(value) if isinstance(value, Value) else value)
+                expr = top.expr(value) if isinstance(value, Value) else value
+                if output.kind == "as_tensor" and is_complex(top.graph, output.value.name):
+                    expr = top.builtin("complex_from", [expr])
+                if placed and isinstance(value, Value) and value.known is None:
+                    expr = top.emit(CONSTRUCTORS["call_packed"](
+                        f"{BUILTIN_PREFIX}unshared", expr, Tuple(placed), ty_args=value.type,
+                    ))  # fmt: skip
+                values.append(expr)
             else:
                 forms.append(["constant", value])
         if (None not in forms and values) or any(form is not None for form in forms) or (

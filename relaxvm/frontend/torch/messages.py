@@ -145,6 +145,26 @@ class Node:
     is_hop_single_tensor_return: bool | None = None
     name: str | None = None
 
+    def operands(self) -> list[str]:
+        """The names of the tensors that it takes."""
+        found: list[str] = []
+
+        def add(argument: Argument) -> None:
+            kind, value = argument
+            if kind == "as_tensor":
+                found.append(value.name)
+            elif kind == "as_tensors":
+                found.extend(each.name for each in value)
+            elif kind == "as_optional_tensor":
+                add(value)
+            elif kind == "as_optional_tensors":
+                for each in value:
+                    add(each)
+
+        for each in self.inputs:
+            add(each.arg)
+        return found
+
     def tensors(self) -> list[str]:
         """The names of the tensors that it makes."""
         found: list[str] = []

@@ -15,6 +15,7 @@ from ...limits import Limits
 from ...messages import readable
 from ...vm.limited import run_limited
 from ..common.emitter import Problem
+from ..common.generators import with_effects
 from . import messages
 from .archive import Archive
 from .check import has_effects, refuse_unknown
@@ -170,7 +171,7 @@ def _import(
             builder.emit_func_output(result)
     except Problem as problem:
         raise RelaxVMError(f"{archive.name}: {problem}") from problem.__cause__
-    module = builder.get()
+    module = with_effects(builder.get(), context)
     module.sources = context.places.texts()
     return module
 

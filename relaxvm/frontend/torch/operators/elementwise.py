@@ -616,7 +616,9 @@ def where(c: Emitter, condition: Tensor, self: Any, other: Any) -> Tensor:
     return c.op("where", cast(c, condition, "bool"), a, b)
 
 
-@each_of("gcd", "lcm", "nextafter")
-def by_name(name: str, c: Emitter, self: Tensor, other: Tensor) -> Tensor:
-    """R.gcd, R.lcm or R.nextafter."""
-    return c.op(name, *promoted(c, self, other))
+@aten("ldexp.Tensor")
+def ldexp(c: Emitter, self: Tensor, other: Tensor) -> Tensor:
+    """x * 2 ** y."""
+    dtype = floating(promoted_dtype(self, other))
+    power = c.op("power", number(c, 2, dtype), cast(c, other, dtype))
+    return c.op("multiply", cast(c, self, dtype), power)

@@ -19,6 +19,7 @@ from ..forms import (
     dtype_of,
     is_float,
     is_tensor,
+    known,
     length,
     number,
     promoted,
@@ -519,8 +520,23 @@ def embedding_renorm(
     return _along(c, self, 0, flat, c.op("take", scaled, flat, 0), "update")
 
 
-@aten("embedding_bag", "embedding_bag.padding_idx", "_embedding_bag",
-      "_embedding_bag_forward_only")  # fmt: skip
+@aten("embedding_bag.padding_idx")
+def embedding_bag_with_padding(
+    c: Emitter, weight: Tensor, indices: Tensor, offsets: Tensor | None = None,
+    scale_grad_by_freq: bool = False, mode: int = 0, sparse: bool = False,
+    per_sample_weights: Tensor | None = None, include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Any:  # fmt: skip
+    """As embedding_bag; a negative padding_idx counts from the last row."""
+    if padding_idx is not None and padding_idx < 0:
+        padding_idx = known(dims_of(weight)[0], "embedding_bag: rows") + padding_idx
+    return embedding_bag(
+        c, weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights,
+        include_last_offset, padding_idx,
+    )  # fmt: skip
+
+
+@aten("embedding_bag", "_embedding_bag", "_embedding_bag_forward_only")
 def embedding_bag(
     c: Emitter, weight: Tensor, indices: Tensor, offsets: Tensor | None = None,
     scale_grad_by_freq: bool = False, mode: int = 0, sparse: bool = False,

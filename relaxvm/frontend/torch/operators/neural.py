@@ -28,6 +28,7 @@ from ..forms import (
 )
 from ..graph import Graph
 from ..registry import aten
+from .random_numbers import dropped
 
 __all__ = ["padded"]
 
@@ -377,25 +378,31 @@ def weight_norm(name: str, c: Emitter, v: Tensor, g: Tensor, dim: int = 0) -> An
 # Dropout
 
 
-@aten("dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout")
+@aten("dropout", "dropout_")
 def dropout(c: Emitter, input: Tensor, p: float, train: bool) -> Tensor:  # noqa: A002
+    """The tensor itself; in training with elements set to 0 at random."""
+    return dropped(c, input, p)[0] if train and p > 0 else input
+
+
+@aten("feature_dropout", "feature_dropout_")
+def feature_dropout(c: Emitter, input: Tensor, p: float, train: bool) -> Tensor:  # noqa: A002
+    """The tensor itself; in training with channels set to 0 at random."""
+    return dropped(c, input, p, 2)[0] if train and p > 0 else input
+
+
+@aten("alpha_dropout", "feature_alpha_dropout", "alpha_dropout_", "feature_alpha_dropout_")
+def alpha_dropout(c: Emitter, input: Tensor, p: float, train: bool) -> Tensor:  # noqa: A002
     """The tensor itself, outside of training."""
     if train and p > 0:
-        raise Problem("dropout in training is not supported")
+        raise Problem("alpha_dropout in training is not supported")
     return input
-
-
-@aten("dropout_", "alpha_dropout_", "feature_dropout_", "feature_alpha_dropout_")
-def dropout_in_place(c: Emitter, self: Tensor, p: float, train: bool) -> Tensor:
-    """The tensor itself, outside of training."""
-    return dropout(c, self, p, train)
 
 
 @aten("native_dropout")
 def native_dropout(c: Emitter, input: Tensor, p: float, train: bool | None) -> Any:  # noqa: A002
-    """The tensor itself and a mask of ones, outside of training."""
+    """The tensor itself and a mask of ones; in training with elements set to 0 at random."""
     if train is not False and p > 0:
-        raise Problem("dropout in training is not supported")
+        return dropped(c, input, p)
     return input, c.op("ones_like", input, "bool")
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ....ir import Expr, prim
+from ....ir import ShapeType, Var, prim
+from ....op.registry import CONSTRUCTORS
 from ...common.emitter import Emitter, Problem
-from ...common.values import Value
 from ..forms import (
     Tensor,
     axis_of,
@@ -352,6 +352,18 @@ def repeat_interleave_indices(c: Emitter, repeats: Tensor, output_size: Any = No
     return _interleaved(c, repeats, dims_of(repeats)[0], output_size)
 
 
+def counted(c: Emitter, total: Tensor) -> Any:
+    """The element of a tensor without axes, int64, as a dimension."""
+    known = constant_of(total)
+    if known is not None:
+        return int(known)
+    symbol = Var("count", "int64")
+    one = c.expr(reshaped(c, total, [1]))
+    shape = c.emit(CONSTRUCTORS["tensor_to_shape"](one), "shape")
+    c.context.builder.match_cast(shape, ShapeType([symbol]))
+    return symbol
+
+
 def _interleaved(c: Emitter, repeats: Tensor, count: Any, output_size: Any) -> Tensor:
     repeats = cast(c, repeats, "int64")
     times = constant_of(repeats)
@@ -362,7 +374,7 @@ def _interleaved(c: Emitter, repeats: Tensor, count: Any, output_size: Any) -> T
     if size is None:
         last = c.op("max", ends, [0], False) if not isinstance(count, int) or count else None
         total = number(c, 0, "int64") if last is None else last
-        size = c.number(Value(total) if isinstance(total, Expr) else total)
+        size = counted(c, total)
     places = c.op("arange", 0, size, 1, "int64")
     return c.op("bucketize", places, ends, False, True)
 
@@ -821,6 +833,38 @@ def hstack(c: Emitter, tensors: Any) -> Tensor:
 def vstack(c: Emitter, tensors: Any) -> Tensor:
     """R.concat along the first axis; vectors are rows."""
     return cat(c, [reshaped(c, x, [1] * (2 - rank_of(x)) + dims_of(x)) for x in tensors], 0)
+
+
+@aten("dstack")
+def dstack(c: Emitter, tensors: Any) -> Tensor:
+    """R.concat along the third axis; matrices and vectors get one."""
+
+    def deep(x: Tensor) -> Tensor:
+        dims = dims_of(x)
+        if len(dims) >= 3:
+            return x
+        return reshaped(c, x, [*([1, 1, 1], [1, *dims, 1], [*dims, 1])[len(dims)]])
+
+    return cat(c, [deep(each) for each in tensors], 2)
+
+
+@aten("cartesian_prod")
+def cartesian_prod(c: Emitter, tensors: Any) -> Tensor:
+    """All combinations of the elements of vectors, as rows."""
+    if len(tensors) == 1:
+        return reshaped(c, tensors[0], dims_of(tensors[0]))
+    return stack(c, [reshaped(c, each, [-1]) for each in meshgrid(c, tensors)], 1)
+
+
+@aten("sum_to_size")
+def sum_to_size(c: Emitter, self: Tensor, size: Any) -> Tensor:
+    """Sums over the axes along which a shape was broadcast."""
+    dims = dims_of(self)
+    before = len(dims) - len(size)
+    axes = [i for i, dim in enumerate(dims)
+            if i < before or (same_dim(size[i - before], 1) and not same_dim(dim, 1))]  # fmt: skip
+    x = cast(c, self, "int64") if dtype_of(self) == "bool" else self
+    return reshaped(c, c.op("sum", x, axes, True), list(size)) if axes else x
 
 
 @aten("column_stack")
