@@ -108,6 +108,39 @@ def test_the_state_is_that_of_a_vm() -> None:
         one.main(x.copy(), 3)
 
 
+def test_rows_of_buffers_are_written_in_place() -> None:
+    fixture = load("attending")
+    vm = relaxvm.VirtualMachine(relaxvm.compile(fixture.archive))
+    assert "relaxvm.builtin.put" in {each.name for each in vm.executable.functions}
+    vm.main(*fixture.calls[0].args)
+    rows = vm.state["rows"]
+    for call in fixture.calls[1:]:
+        vm.main(*call.args)
+        assert vm.state["rows"] is rows
+
+
+def test_results_are_not_memory_of_buffers() -> None:
+    fixture = load("copying")
+    vm = relaxvm.VirtualMachine(relaxvm.compile(fixture.archive))
+    results = [vm.main(*call.args) for call in fixture.calls]
+    for _, rows, first, _ in results:
+        assert not np.shares_memory(rows, vm.state["rows"])
+        assert not np.shares_memory(first, vm.state["rows"])
+    with pytest.raises(TypeError, match=r"vm.state\['rows'\]: the program writes to it"):
+        vm.state["rows"] = np.zeros((2, 6, 3), "float32")
+        vm.state["rows"].flags.writeable = False
+        vm.main(*fixture.calls[0].args)
+
+
+def test_operators_that_complex_numbers_do_not_have_are_listed() -> None:
+    def change(program: dict[str, Any]) -> None:
+        for node in program["graph_module"]["graph"]["nodes"]:
+            node["target"] = node["target"].replace("aten.mul.Tensor", "aten.fmod.Tensor")
+
+    with pytest.raises(RelaxVMError, match=r"1 node has an operator .* supported:\n  aten::fmod"):
+        from_exported_program(edited(archive("rotary"), change))
+
+
 def test_an_input_that_is_changed_has_to_be_writable() -> None:
     vm = relaxvm.VirtualMachine(relaxvm.compile(archive("counting")))
     x = np.ones((2, 2), "f4")

@@ -17,35 +17,22 @@ import numpy as np
 import relaxvm
 
 
-def steps_of_archive(path: str) -> Any:
+def with_state(path: str, about: Any) -> Any:
     """A function from tokens and their positions to logits; the VM keeps the caches."""
-    vm = relaxvm.VirtualMachine(path)
-    return vm.main
+    return relaxvm.VirtualMachine(path).main
 
 
-def steps_of_onnx(path: str) -> Any:
+def with_caches(path: str, about: Any) -> Any:
     """The same for a model whose caches are inputs and outputs."""
     vm = relaxvm.VirtualMachine(path)
-    names = vm.executable.names_of("main").inputs[2:]
-    caches: list[Any] = []
+    count = len(vm.executable.names_of("main").inputs) - 2
+    caches = [np.zeros((1, about["heads"], 0, about["size"]), "float32") for _ in range(count)]
 
     def step(tokens: Any, positions: Any) -> Any:
-        if not caches:
-            shapes = [dict(params)[name] for name in names]
-            caches.extend(np.zeros((1, shape[1], 0, shape[3]), "float32") for shape in shapes)
         logits, *caches[:] = vm.main(tokens, positions, *caches)
         return logits
 
-    params = [(each.name, each.shape) for each in relaxvm_inputs(vm)]
     return step
-
-
-def relaxvm_inputs(vm: relaxvm.VirtualMachine) -> Any:
-    """The parameters of main with their shapes."""
-    from relaxvm.vm.entry_checks import params_of
-
-    (info,) = [each for each in vm.executable.functions if each.name == "main"]
-    return params_of(vm.executable, info)
 
 
 def generated(step: Any, prompt: list[int], count: int, heat: float = 0.7) -> Iterator[int]:
@@ -66,8 +53,9 @@ def main() -> None:
     parser.add_argument("--model", default="decoder.pt2", help="a .pt2 or an .onnx file")
     options = parser.parse_args()
     path = pathlib.Path(options.model)
-    characters = json.loads(path.with_suffix(".json").read_text())
-    step = (steps_of_onnx if path.suffix == ".onnx" else steps_of_archive)(str(path))
+    about = json.loads(path.with_suffix(".json").read_text())
+    characters = about["characters"]
+    step = (with_caches if path.suffix == ".onnx" else with_state)(str(path), about)
     prompt = [characters.index(each) for each in options.prompt]
     print(options.prompt, end="", flush=True)
     start = time.perf_counter()

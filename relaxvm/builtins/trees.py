@@ -261,5 +261,5 @@ def complex_from(x: Any) -> NDArray[Any]:
         raise ValueError(
             f"complex_from: x: expected float32[..., 2] or float64[..., 2], got {describe(parts)}"
         )
-    found = copied(parts).view(dtype)
+    found: NDArray[Any] = copied(parts).view(dtype)
     return found.reshape(parts.shape[:-1])

@@ -296,7 +296,7 @@ def r3d() -> Case:
         models.resnet.BasicStem, num_classes=10,
     )  # fmt: skip
     return Case(net, (numbers(2, 3, 8, 32, 32),), dynamic=({0: AUTO, 2: AUTO},),
-                others=(numbers(3, 3, 12, 32, 32),))  # fmt: skip
+                others=(numbers(3, 3, 6, 32, 32),))  # fmt: skip
 
 
 @model

@@ -7,6 +7,7 @@ step of a decoder writes a few rows of its cache.  Later writes make a new tenso
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from ...ir import Expr, ShapeExpr, Tuple, int_imm
@@ -23,7 +24,7 @@ _END: Final = (1 << 63) - 1
 _PUT: Final = "relaxvm.builtin.put"
 
 
-def key_of(name: str, arguments: dict[str, Any]) -> tuple[Any, ...] | None:
+def key_of(name: str, arguments: Mapping[str, Any]) -> tuple[Any, ...] | None:
     """What a view takes of its base, by the operator's name; None if this is not known here."""
     dim = arguments.get("dim", 0)
     if name == "select":

@@ -73,13 +73,15 @@ def polar(c: Emitter, abs: Tensor, angle: Tensor) -> Pair:  # noqa: A002
 @complex_op("real")
 def real(c: Emitter, self: Pair) -> Tensor:
     """The real parts."""
-    return self.real
+    found: Tensor = self.real
+    return found
 
 
 @complex_op("imag")
 def imag(c: Emitter, self: Pair) -> Tensor:
     """The imaginary parts."""
-    return self.imaginary
+    found: Tensor = self.imaginary
+    return found
 
 
 @complex_op("abs", "absolute")

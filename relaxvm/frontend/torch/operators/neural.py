@@ -378,24 +378,32 @@ def weight_norm(name: str, c: Emitter, v: Tensor, g: Tensor, dim: int = 0) -> An
 # Dropout
 
 
-@aten("dropout", "dropout_")
+@aten("dropout")
 def dropout(c: Emitter, input: Tensor, p: float, train: bool) -> Tensor:  # noqa: A002
     """The tensor itself; in training with elements set to 0 at random."""
     return dropped(c, input, p)[0] if train and p > 0 else input
 
 
-@aten("feature_dropout", "feature_dropout_")
+@aten("feature_dropout")
 def feature_dropout(c: Emitter, input: Tensor, p: float, train: bool) -> Tensor:  # noqa: A002
     """The tensor itself; in training with channels set to 0 at random."""
     return dropped(c, input, p, 2)[0] if train and p > 0 else input
 
 
-@aten("alpha_dropout", "feature_alpha_dropout", "alpha_dropout_", "feature_alpha_dropout_")
+@aten("alpha_dropout", "feature_alpha_dropout")
 def alpha_dropout(c: Emitter, input: Tensor, p: float, train: bool) -> Tensor:  # noqa: A002
     """The tensor itself, outside of training."""
     if train and p > 0:
         raise Problem("alpha_dropout in training is not supported")
     return input
+
+
+@aten("dropout_", "alpha_dropout_", "feature_dropout_", "feature_alpha_dropout_")
+def dropout_in_place(c: Emitter, self: Tensor, p: float, train: bool) -> Tensor:
+    """The tensor itself, outside of training."""
+    if train and p > 0:
+        raise Problem("dropout in place is not supported in training")
+    return self
 
 
 @aten("native_dropout")

@@ -1,0 +1,162 @@
+"""Decoders: tokens per second of relaxvm, torch and onnxruntime.
+
+    python bench/compare_decoders.py [--python OTHER] [--tokens N] [--repeats N] [--shape NAME ...]
+
+Decoders of the shapes of GPT-2 and Llama at reduced size, with drawn weights, from
+``examples/decoder/model.py``, are exported in two forms: a .pt2 file whose caches are buffers, and
+an ONNX file whose caches are inputs and outputs.  Each side takes a prompt of 16 tokens and then
+one token at a time; the sides alternate, each in a process of its own with one thread, and the
+least time counts.  `OTHER` is an interpreter with torch and onnxruntime; the caches of torch are buffers,
+too.  All sides have to choose the same tokens, the most likely ones.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import clean
+
+FOLDER = Path(__file__).parent.parent / "examples" / "decoder"
+SIDES = ("relaxvm .pt2", "relaxvm .onnx", "torch", "onnxruntime")
+SHAPES = {
+    "gpt2": {"words": 2000, "width": 256, "heads": 8, "kept_heads": 8, "layers": 6},
+    "llama": {"words": 2000, "width": 256, "heads": 8, "kept_heads": 4, "layers": 6},
+}
+PROMPT = 16
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--python", default=sys.executable, help="interpreter with torch")
+    parser.add_argument("--shape", nargs="*", choices=SHAPES, default=list(SHAPES))
+    parser.add_argument("--tokens", type=int, default=200)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        what, folder, name = options.child
+        if what == "export":
+            export(Path(folder), name, options.tokens)
+        else:
+            print(json.dumps(measured(what, Path(folder), name, options.tokens)))
+        return 0
+    print(clean.machine())
+    print(f"{'decoder':10}{'side':16}{'tokens/s':>12}{'to relaxvm .pt2':>18}")
+    for name in options.shape:
+        with tempfile.TemporaryDirectory() as folder:
+            child(options.python, "export", folder, name, options.tokens)
+            best: dict[str, float] = {}
+            texts = set()
+            for _ in range(options.repeats):
+                for side in SIDES:
+                    python = sys.executable if side.startswith("relaxvm") else options.python
+                    found = json.loads(child(python, side, folder, name, options.tokens))
+                    texts.add(tuple(found["tokens"]))
+                    best[side] = max(best.get(side, 0), found["rate"])
+            if len(texts) > 1:
+                raise SystemExit(f"{name}: the sides have chosen different tokens")
+        for side, rate in best.items():
+            ratio = rate / best["relaxvm .pt2"]
+            print(f"{name:10}{side:16}{rate:12.0f}{ratio:18.2f}", flush=True)
+    return 0
+
+
+def child(python: str, what: str, folder: str, name: str, tokens: int) -> str:
+    """Run this script in a process of its own, with one thread."""
+    threads = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    done = subprocess.run(
+        [python, __file__, "--tokens", str(tokens), "--child", what, folder, name],
+        env={**os.environ, **dict.fromkeys(threads, "1")}, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    if done.returncode:
+        raise SystemExit(f"{what}: {done.stderr}")
+    return done.stdout.strip().splitlines()[-1] if done.stdout.strip() else ""
+
+
+def _decoder(name: str, tokens: int) -> Any:
+    import torch
+
+    sys.path.insert(0, str(FOLDER))
+    from model import Decoder, Shape
+
+    torch.manual_seed(0)
+    return Decoder(Shape(**SHAPES[name], length=PROMPT + tokens, style=name)).eval()
+
+
+def export(folder: Path, name: str, tokens: int) -> None:
+    """Write the files of a decoder."""
+    decoder = _decoder(name, tokens)
+    from model import export as write
+
+    write(decoder, str(folder / name))
+
+
+def measured(side: str, folder: Path, name: str, tokens: int) -> dict[str, Any]:
+    """Tokens per second after the prompt, and the tokens."""
+    import numpy as np
+
+    step = _step(side, folder / name, name, tokens)
+    ids = np.arange(PROMPT)[None]
+    logits = step(ids, np.arange(PROMPT))
+    found = []
+    start = time.perf_counter()
+    for place in range(PROMPT, PROMPT + tokens):
+        token = int(np.argmax(np.asarray(logits)))
+        found.append(token)
+        logits = step(np.array([[token]]), np.array([place]))
+    return {"rate": tokens / (time.perf_counter() - start), "tokens": found}
+
+
+def _step(side: str, path: Path, name: str, tokens: int) -> Any:
+    if side == "torch":
+        import torch
+
+        torch.set_num_threads(1)
+        decoder = _decoder(name, tokens)
+
+        def with_torch(ids: Any, positions: Any) -> Any:
+            with torch.inference_mode():
+                return decoder(torch.from_numpy(ids), torch.from_numpy(positions)).numpy()
+
+        return with_torch
+    if side == "onnxruntime":
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        session = onnxruntime.InferenceSession(f"{path}.onnx", options)
+        inputs = [each.name for each in session.get_inputs()]
+
+        def run(*values: Any) -> Any:
+            return session.run(None, dict(zip(inputs, values, strict=True)))
+    else:
+        import relaxvm
+
+        vm = relaxvm.VirtualMachine(f"{path}{side.removeprefix('relaxvm ')}")
+        if side.endswith(".pt2"):
+            return vm.main
+        run = vm.main
+    shape = SHAPES[name]
+    import numpy as np
+
+    size = (1, shape["kept_heads"], 0, shape["width"] // shape["heads"])
+    caches = [np.zeros(size, "float32") for _ in range(2 * shape["layers"])]
+
+    def with_caches(ids: Any, positions: Any) -> Any:
+        logits, *caches[:] = run(ids, positions, *caches)
+        return logits
+
+    return with_caches
+
+
+if __name__ == "__main__":
+    sys.exit(main())
