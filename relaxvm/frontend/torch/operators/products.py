@@ -341,3 +341,19 @@ def matrix_power(c: Emitter, self: Tensor, n: int) -> Tensor:
     assert found is not None
     return found
 
+
+
+@aten("_grouped_mm", "transformers::grouped_mm_fallback")
+def grouped_product(
+    c: Emitter, input: Tensor, weight: Tensor, offs: Tensor | None = None,  # noqa: A002
+    bias: Tensor | None = None, out_dtype: str | None = None,
+) -> Tensor:  # fmt: skip
+    """The product of each row and the matrix of its group; offs has the ends of groups of rows."""
+    if offs is None or bias is not None or rank_of(input) != 2 or rank_of(weight) != 3:
+        raise Problem("expected rows, a matrix for each group, and the ends of groups")
+    rows = c.op("arange", 0, dims_of(input)[0], 1, "int64")
+    group = c.op("bucketize", rows, cast(c, offs, "int64"), False, True)
+    matrices = c.op("take", weight, group, 0)
+    wide = reshaped(c, input, [dims_of(input)[0], 1, dims_of(input)[1]])
+    found = c.op("matmul", wide, matrices)
+    return cast(c, reshaped(c, found, [dims_of(input)[0], dims_of(weight)[2]]), out_dtype)
