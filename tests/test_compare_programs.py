@@ -391,3 +391,15 @@ def test_reduce_command(tmp_path: Path) -> None:
     assert small.returncode == 1, small.stderr
     assert small.stdout.startswith("fails in the run: ")
     assert "R.nn.relu" not in (tmp_path / "small.py").read_text()
+
+
+def test_compile_without_a_compiler_names_the_option(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "p.json").write_text(ir.save_json(module(PROGRAM)))
+    monkeypatch.setenv("CC", "/nonexistent")
+    done = command("compile", str(tmp_path / "p.json"), "-o", str(tmp_path / "p.so"))
+    assert done.returncode == 1
+    assert "on the command line: --no-native" in done.stderr
+    assert command("compile", str(tmp_path / "p.json"), "-o", str(tmp_path / "p.vmexec"),
+                   "--no-native").returncode == 0  # fmt: skip
