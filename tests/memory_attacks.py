@@ -200,6 +200,9 @@ def gathered(args: list[Any]) -> list[Any]:
 
 KERNEL_CALLS: dict[str, Any] = {
     "nn.lstm_blocks": lambda: lstm(300),
+    "nn.softmax_rows": lambda: [np.ones((1000, 1000), "f4"), 1.0, np.ones((1000, 1000), "f4")],
+    "nn.layer_norm_rows": lambda: [np.ones((1000, 1000), "f4"), np.ones(1000, "f4"),
+                                   np.ones(1000, "f4"), 1e-5, np.ones((1000, 1000), "f4")],
     "nn.apply": lambda: [np.ones(1 << 20, "f4"), "gelu", np.ones(1 << 20, "f4")],
     "nn.linear_blocks": lambda: linear(1000),
     "nn.to_blocks": lambda: [np.ones((1, 16, 280, 280), "f4"), np.ones((1, 1, 280, 280, 16), "f4")],

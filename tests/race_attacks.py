@@ -147,6 +147,11 @@ CALLS: dict[str, list[Any]] = {
                  np.array([9]), np.array([0.5], "f4"), np.array([0.0], "f4"), 0,
                  integers(27).reshape(9, 3)]],
     f"{PREFIX}nn.lstm_blocks": [lambda: lstm(20)],
+    f"{PREFIX}nn.softmax_rows": [
+        lambda: [integers(9000, "f4").reshape(90, 100), 0.5, np.ones((90, 100), "f4")]],
+    f"{PREFIX}nn.layer_norm_rows": [
+        lambda: [integers(9000, "f4").reshape(90, 100), np.ones(100, "f4"), np.ones(100, "f4"),
+                 1e-5, np.ones((90, 100), "f4")]],
     f"{PREFIX}nn.apply": [lambda: [np.ones(LARGE, "f4"), "tanh", np.ones(LARGE, "f4")]],
     f"{PREFIX}nn.linear_blocks": [lambda: linear(50)],
     f"{PREFIX}nn.to_blocks": [

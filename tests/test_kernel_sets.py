@@ -460,6 +460,110 @@ def test_memory_that_does_not_fit_is_refused(which: str) -> None:
         run(*arguments)
 
 
+# Rows
+
+
+def exact_softmax(x: np.ndarray, scale: float) -> np.ndarray:
+    x = x.astype(np.float64) * scale
+    powers: np.ndarray = np.exp(x - x.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True)
+
+
+def exact_norm(x: np.ndarray, gamma: np.ndarray, beta: Any, epsilon: float) -> np.ndarray:
+    x = x.astype(np.float64)
+    distance: np.ndarray = x - x.mean(-1, keepdims=True)
+    deviation = np.sqrt((distance**2).mean(-1, keepdims=True) + epsilon)
+    return distance / deviation * gamma + (0 if beta is None else beta)
+
+
+@pytest.mark.parametrize("which", [*SETS, "reference"])
+def test_rows(which: str) -> None:
+    names = "nn.softmax_rows", "nn.layer_norm_rows"
+    softmax, norm = (reference(n) if which == "reference" else of_set(n, which) for n in names)
+    for seed in range(80):
+        rng = np.random.default_rng(seed)
+        shape = *(int(n) for n in rng.integers(1, 5, seed % 3)), int(rng.integers(1, 150))
+        x = (3 * rng.standard_normal(shape)).astype(np.float32)
+        out = np.full(shape, np.nan, np.float32)
+        softmax(x, -0.75, out)
+        np.testing.assert_allclose(out, exact_softmax(x, -0.75), rtol=3e-6, err_msg=str(seed))
+        gamma, beta = rng.standard_normal((2, shape[-1])).astype(np.float32)
+        shift = beta if seed % 2 else None
+        norm(x, gamma, shift, 1e-3, out)
+        want = exact_norm(x, gamma, shift, 1e-3)
+        np.testing.assert_allclose(out, want, atol=5e-6, err_msg=str(seed))
+        norm(x, gamma, shift, 1e-3, x)  # in place
+        np.testing.assert_array_equal(x, out)
+
+
+@pytest.mark.parametrize("which", SETS)
+def test_rows_of_strange_numbers(which: str) -> None:
+    """As numpy: no overflow, NaN stays in its row, a row of -inf is NaN."""
+    rows = np.ones((6, 21), np.float32)
+    rows[0] = 3e38
+    rows[1, 5] = np.nan
+    rows[2] = -np.inf
+    rows[3, 7] = -np.inf
+    rows[4, 20] = np.inf
+    run, of = of_set("nn.softmax_rows", which), reference("nn.softmax_rows")
+    out, want = np.empty_like(rows), np.empty_like(rows)
+    with np.errstate(all="ignore"):
+        run(rows, 1.0, out)
+        of(rows, 1.0, want)
+    np.testing.assert_allclose(out, want, rtol=1e-6)
+    norm = of_set("nn.layer_norm_rows", which)
+    norm(rows, np.ones(21, "f4"), None, 1e-5, out)
+    assert np.isnan(out[1:5]).any(1).all()
+    assert np.isfinite(out[5]).all()
+
+
+@pytest.mark.parametrize("which", SETS)
+def test_a_row_is_the_same_everywhere(which: str) -> None:
+    x = np.random.default_rng(0).standard_normal((9, 53)).astype(np.float32)
+    softmax, norm = of_set("nn.softmax_rows", which), of_set("nn.layer_norm_rows", which)
+    gamma = x[0].copy()
+    whole = np.empty_like(x)
+    for run in (lambda a, b: softmax(a, 1.0, b), lambda a, b: norm(a, gamma, gamma, 1e-5, b)):
+        run(x, whole)
+        for row in range(9):
+            memory = np.zeros(60, np.float32)
+            part = memory[row % 7 : row % 7 + 53]
+            part[...] = x[row]
+            run(part, part)
+            np.testing.assert_array_equal(part, whole[row])
+
+
+ROW_FAULTS: dict[str, tuple[str, dict[int, Any]]] = {
+    "another shape": ("nn.softmax_rows", {-1: np.ones((5, 31), "f4")}),
+    "float64": ("nn.softmax_rows", {0: np.ones((5, 30))}),
+    "not contiguous": ("nn.softmax_rows", {0: np.ones((30, 5), "f4").T}),
+    "overlapping": ("nn.softmax_rows", {0: MEMORY[:150].reshape(5, 30),
+                                        -1: MEMORY[30:180].reshape(5, 30)}),
+    "empty": ("nn.softmax_rows", {0: np.ones((5, 0), "f4"), -1: np.ones((5, 0), "f4")}),
+    "a huge scale": ("nn.softmax_rows", {1: 1e300}),
+    "short gamma": ("nn.layer_norm_rows", {1: np.ones(29, "f4")}),
+    "long beta": ("nn.layer_norm_rows", {2: np.ones(31, "f4")}),
+    "gamma overlaps": ("nn.layer_norm_rows", {1: MEMORY[:30], -1: MEMORY[:150].reshape(5, 30)}),
+    "gamma of rank 2": ("nn.layer_norm_rows", {1: np.ones((1, 30), "f4")}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("which", SETS)
+@pytest.mark.parametrize("fault", ROW_FAULTS)
+def test_rows_that_do_not_fit_are_refused(fault: str, which: str) -> None:
+    name, changes = ROW_FAULTS[fault]
+    rest = [1.0] if name == "nn.softmax_rows" else [np.ones(30, "f4"), np.ones(30, "f4"), 1e-5]
+    args: list[Any] = [np.ones((5, 30), "f4"), *rest, np.ones((5, 30), "f4")]
+    run = of_set(name, which)
+    run(*args)
+    for place, value in changes.items():
+        args[place] = value
+    args[-1][...] = 7
+    with pytest.raises(RuntimeError, match="refused"):
+        run(*args)
+    assert {*args[-1].flat} <= {7}
+
+
 # Functions of elements
 
 
@@ -587,6 +691,13 @@ for seed in range(20):
     for at_end in (False, True):
         fit = [guarded(a, at_end) if isinstance(a, np.ndarray) else a for a in arguments]
         run(*fit)
+for length in (1, 3, 16, 31, 70):
+    for at_end in (False, True):
+        x, out = (guarded(np.ones((3, length), "f4"), at_end) for _ in range(2))
+        of_set("nn.softmax_rows", sys.argv[1])(x, 1.0, out)
+        of_set("nn.apply", sys.argv[1])(x, "gelu", out)
+        gamma, beta = (guarded(np.ones(length, "f4"), at_end) for _ in range(2))
+        of_set("nn.layer_norm_rows", sys.argv[1])(x, gamma, beta, 1e-5, out)
 print("done")
 """
 

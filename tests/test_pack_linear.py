@@ -186,6 +186,29 @@ def test_long_short_term_memory() -> None:
     assert only(Memory, precise=True)[1] == []
 
 
+@I.ir_module
+class Rows:
+    @R.function
+    def main(x: R.Tensor((5, 64), "float32"), g: R.Tensor((64,), "float32")):
+        with R.dataflow():
+            a = R.nn.softmax(R.divide(x, R.const(np.float32(8))), axis=-1)
+            b = R.nn.softmax(x, axis=0)
+            c = R.nn.layer_norm(x, g, g, axes=[-1])
+            d = R.nn.layer_norm(x, g, g, axes=[1], center=False)
+            e = R.nn.softmax(R.multiply(x, x), axis=1)
+            R.output(a, b, c, d, e)
+        return (a, b, c, d, e)
+
+
+def test_rows() -> None:
+    packed, names = only(Rows)
+    assert names == ["softmax_rows", "layer_norm_rows", "layer_norm_rows", "softmax_rows"]
+    assert "R.divide" not in str(transform.DeadCodeElimination()(packed))
+    for got, want in zip(run(packed, X, W[0]), run(Rows, X, W[0]), strict=True):
+        np.testing.assert_allclose(got, want, atol=2e-6)
+    assert only(Rows, precise=True)[1] == []
+
+
 def test_other_products_stay() -> None:
     """Weights of the run, other data types, small products, several matrices."""
     assert only(Others)[1] == []

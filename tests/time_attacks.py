@@ -301,6 +301,9 @@ KERNELS: dict[str, list[Make]] = {
         lambda: [_zeros(60000, 8, 4), _zeros(1, 28, 4, 16), _zeros(1, 28, 100, 16),
                  _zeros(1, 448), _zeros(1, 8, 100), _zeros(1, 8, 100), "forward",
                  _zeros(60000, 1, 8, 100), _zeros(1, 8, 100), _zeros(1, 8, 100)]],
+    "nn.softmax_rows": [lambda: [_zeros(1 << 12, 1 << 12), 1.0, _zeros(1 << 12, 1 << 12)]],
+    "nn.layer_norm_rows": [
+        lambda: [_zeros(1 << 12, 1 << 12), _zeros(1 << 12), None, 1e-5, _zeros(1 << 12, 1 << 12)]],
     "nn.apply": [lambda: [_zeros(1 << 24), "gelu", _zeros(1 << 24)]],
     "nn.linear_blocks": [
         lambda: [_zeros(500, 4096), _zeros(256, 4096, 16), None, None, "gelu", _zeros(500, 4096)]],

@@ -18,7 +18,8 @@ from ._kernel import kernel, record_of
 from ._multiply import multiply
 from .blocks import BLOCK
 from .checks import FLOAT32, WrongValue, check_out
-from .kinds import Floats, Out, OutLike, a_choice
+from .kinds import Float, Floats, Out, OutLike, a_choice
+from .nn import layer_norm, softmax
 from .recurrent import Direction, lstm
 
 __all__ = ["FUNCTIONS", "GATES", "pack_gates", "pack_linear"]
@@ -115,6 +116,33 @@ def apply(x: Floats, function: Function, out: OutLike) -> None:
     "tanh", "erf" or "exp".  In C, of float32, results are within 7 units in the last place, those
     of "gelu", "gelu_tanh" and "silu" within 1e-6 of x."""
     _apply(function, x, out)
+
+
+@kernel("nn.softmax_rows")
+def softmax_rows(x: Floats, scale: Float, out: OutLike) -> None:
+    """out = softmax of x * scale along the last axis.  x: at least one axis."""
+    if not x.ndim:
+        raise WrongValue(f"x: expected at least one axis, got {describe(x)}")
+    scaled = np.empty_like(x)
+    with np.errstate(all="ignore"):
+        multiplied = np.multiply(x, x.dtype.type(scale), out=scaled)
+    softmax(multiplied, x.ndim - 1, out)
+
+
+@kernel("nn.layer_norm_rows")
+def layer_norm_rows(
+    x: Floats, gamma: Floats, beta: Floats | None, epsilon: Float, out: OutLike
+) -> None:
+    """out = x, normalized along the last axis, times gamma, plus beta, as `nn.layer_norm`."""
+    if not x.ndim:
+        raise WrongValue(f"x: expected at least one axis, got {describe(x)}")
+    for name, vector in (("gamma", gamma), ("beta", beta)):
+        if vector is not None and vector.shape != x.shape[-1:]:
+            raise WrongValue(
+                f"{name}: expected the shape {list(x.shape[-1:])}, got {describe(vector)}"
+            )
+    shift = np.zeros(x.shape[-1:], x.dtype) if beta is None else beta
+    layer_norm(x, gamma, shift, (x.ndim - 1,), epsilon, True, True, out)
 
 
 @kernel("nn.linear_blocks")

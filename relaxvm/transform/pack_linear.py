@@ -105,6 +105,8 @@ class _Packer(ExprMutator):
         if not _is_tensor(var.ty):
             return None
         linear = None
+        if name in _ROWS:
+            return None if self._precise else _ROWS[name](self, var, value)
         if name == "relax.matmul":
             linear = self._product(var, value)
         elif name == "relax.add":
@@ -160,6 +162,36 @@ class _Packer(ExprMutator):
         x, initial_h, initial_c = (self.visit(call.args[i]) for i in (0, 4, 5))
         inputs = [x, *packed, initial_h, initial_c, attrs["direction"]]
         return kernel_call("nn.lstm_blocks", inputs, var.ty)
+
+    def _softmax(self, var: Var, call: Call) -> Call | None:
+        """Along the last axis, of a product with a number."""
+        x = call.args[0]
+        if not _is_last(call.attrs["axis"], x.ty):
+            return None
+        scale = 1.0
+        before = self._values.get(x) if isinstance(x, Var) and self._uses[x] == 1 else None
+        if isinstance(before, Call) and isinstance(before.op, Op) and _is_tensor(before.ty):
+            factor = _number(before.args[-1])
+            source = before.args[0]
+            is_same = _is_tensor(source.ty) and _same_dims(source.ty, x.ty)
+            if is_same and factor and before.op.name in ("relax.multiply", "relax.divide"):
+                scale = factor if before.op.name == "relax.multiply" else 1 / factor
+                if _TINY < abs(scale) < 1 / _TINY:
+                    x = source
+                else:
+                    scale = 1.0
+        return kernel_call("nn.softmax_rows", (self.visit(x), scale), var.ty)
+
+    def _layer_norm(self, var: Var, call: Call) -> Call | None:
+        """Along the last axis."""
+        x, gamma, beta = call.args
+        attrs: Any = call.attrs
+        axes = attrs["axes"]
+        if len(axes) != 1 or not _is_last(axes[0], x.ty) or not attrs["scale"]:
+            return None
+        shift = self.visit(beta) if attrs["center"] else self._none()
+        inputs = (self.visit(x), self.visit(gamma), shift, float(attrs["epsilon"]))
+        return kernel_call("nn.layer_norm_rows", inputs, var.ty)
 
     def _product(self, var: Var, call: Call) -> _Linear | None:
         x, matrix = call.args
@@ -232,6 +264,27 @@ class _Packer(ExprMutator):
         return replace(linear, function=function)
 
 
+_ROWS: Final = {
+    "relax.nn.softmax": _Packer._softmax,
+    "relax.nn.layer_norm": _Packer._layer_norm,
+}
+"""What is computed row by row."""
+
+_TINY: Final = 1e-30
+"""A factor is of usual size from here on."""
+
+
+def _is_last(axis: Any, ty: Any) -> bool:
+    return _is_tensor(ty) and int(axis) % len(ty.dims) == len(ty.dims) - 1
+
+
+def _number(expr: Expr) -> float | None:
+    """The value of a constant with one element, as float32."""
+    if isinstance(expr, Constant) and expr.data.size == 1 and expr.data.dtype == np.float32:
+        return float(expr.data.reshape(-1)[0])
+    return None
+
+
 def _is_tensor(ty: Any) -> bool:
     """float32 of a known shape, with at least one axis."""
     return isinstance(ty, TensorType) and ty.dtype == "float32" and bool(ty.dims)
@@ -255,13 +308,14 @@ def PackLinear(*, precise: bool = False) -> Pass:
     whose weights are packed when this pass runs.
 
     A bias, a residual and a function of elements (relu, gelu, silu, sigmoid, tanh, erf) that follow
-    become part of the call.  Other calls of these functions, but relu, become ``nn.apply``, and
-    layers of long short-term memory ``nn.lstm_blocks``.
+    become part of the call.  Other calls of these functions, but relu, become ``nn.apply``, layers
+    of long short-term memory ``nn.lstm_blocks``, and softmax and layer normalization along the last
+    axis ``nn.softmax_rows`` and ``nn.layer_norm_rows``.
 
     Sums have another order than in numpy; functions are within some units in the last place.
 
     Args:
-        precise: leave functions other than relu, and long short-term memory, as they are.
+        precise: take products with bias, residual and relu alone.
     """
 
     @function_pass(name="PackLinear")

@@ -158,7 +158,11 @@ def model_pipeline(*, precise: bool = False) -> Pass:
         transform.FoldConstant(),
     ]
     if not precise:
-        passes += [transform.FoldBatchnormToConv2D(), transform.FoldConstant()]
+        passes += [
+            transform.RecognizeOps(),
+            transform.FoldBatchnormToConv2D(),
+            transform.FoldConstant(),
+        ]
     if CPU in SETS:  # else the kernels run in numpy, and are slower than without the pass
         passes += [
             transform.BlockConvolutions(precise=precise),

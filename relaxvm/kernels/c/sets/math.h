@@ -102,7 +102,7 @@ static const char *const rvm_functions[] = {"relu", "gelu", "gelu_tanh", "silu",
                                             "exp", NULL};
 
 /* The functions of rvm_functions, in place, of `count` floats, a multiple of RVM_LANES. */
-static void rvm_apply(int64_t function, float *at, int64_t count) {
+static inline void rvm_apply(int64_t function, float *at, int64_t count) {
 #define RVM_EACH(name, f) \
     case name:            \
         for (int64_t i = 0; i < count; i += RVM_LANES) rvm_store(at + i, f(rvm_load(at + i))); \

@@ -1,0 +1,190 @@
+/* Softmax and normalization of rows: a row is copied to the workspace, up to a whole vector, and stays in the
+ * cache for all passes over it.
+ *
+ * Sums are of four vectors side by side, then of the lanes by halves: the order depends on the set and
+ * the length of a row, not on its address or on other rows.
+ */
+#include "blocks.h"
+#include "math.h"
+
+#define STRIDE (4 * RVM_LANES)
+
+typedef struct {
+    const float *x;
+    float *out;
+    int64_t rows, length, padded;
+} Rows;
+
+static int is_of_floats(const RvmBuffer *x) {
+    return x->dtype == RVM_DTYPE_F32 && rvm_is_contiguous(x) && rvm_length(x) > 0;
+}
+
+/* x and out[..., length]; they may be the same memory, since a row is copied before it is written. */
+static int get_rows(const RvmBuffer *x, const RvmBuffer *out, Rows *r) {
+    if (x->ndim < 1 || !is_of_floats(x) || !is_of_floats(out) || !rvm_same_shape(x, out) ||
+        (x->data != out->data && !rvm_no_overlap(x, out)))
+        return 0;
+    r->x = (const float *)x->data;
+    r->out = (float *)out->data;
+    r->length = x->dims[x->ndim - 1];
+    r->rows = rvm_length(x) / r->length;
+    r->padded = (r->length + STRIDE - 1) / STRIDE * STRIDE;
+    return 1;
+}
+
+static void fill_row(const Rows *r, int64_t row, float behind, float *to) {
+    memcpy(to, r->x + row * r->length, (size_t)r->length * 4);
+    for (int64_t i = r->length; i < r->padded; i++) to[i] = behind;
+}
+
+/* The sum of a row of whole strides. */
+static float sum_of(const float *row, int64_t padded) {
+    vf sum[4] = {rvm_all(0), rvm_all(0), rvm_all(0), rvm_all(0)};
+    for (int64_t i = 0; i < padded; i += STRIDE)
+#pragma GCC unroll 4
+        for (int j = 0; j < 4; j++) sum[j] += rvm_load(row + i + j * RVM_LANES);
+    return rvm_sum((sum[0] + sum[1]) + (sum[2] + sum[3]));
+}
+
+/* ---- softmax ------------------------------------------------------------------------------------ */
+typedef struct {
+    RvmReal scale;
+} SoftmaxParams;
+
+static int64_t softmax_workspace(const RvmBuffer *buffers, int32_t count, const void *params) {
+    (void)count;
+    (void)params;
+    Rows r;
+    return get_rows(buffers, buffers + 1, &r) ? r.padded * 4 + RVM_ALIGNMENT : -1;
+}
+
+static int softmax(const RvmKernelCall *call) {
+    Rows r;
+    RvmNumber scale;
+    char *workspace = call->workspace;
+    if (!get_rows(call->buffers, call->buffers + 1, &r) ||
+        !rvm_narrow(&((const SoftmaxParams *)call->params)->scale, RVM_DTYPE_F32, &scale))
+        return RVM_ASK_REFERENCE;
+    float *row = (float *)rvm_take(&workspace, 0);
+    vf factor = rvm_all(scale.single);
+    int64_t done = 0;
+    for (int64_t n = 0; n < r.rows; n++) {
+        fill_row(&r, n, 0, row);
+        vf most[4];
+        for (int j = 0; j < 4; j++) most[j] = rvm_all(-INFINITY);
+        for (int64_t i = 0; i < r.padded; i += STRIDE)
+#pragma GCC unroll 4
+            for (int j = 0; j < 4; j++) {
+                float *at = row + i + j * RVM_LANES;
+                rvm_store(at, factor * rvm_load(at));
+            }
+        for (int64_t i = r.length; i < r.padded; i++) row[i] = -INFINITY;
+        for (int64_t i = 0; i < r.padded; i += STRIDE)
+#pragma GCC unroll 4
+            for (int j = 0; j < 4; j++) most[j] = rvm_greater(most[j], rvm_load(row + i + j * RVM_LANES));
+        vf all = rvm_greater(rvm_greater(most[0], most[1]), rvm_greater(most[2], most[3]));
+        float lanes[RVM_LANES], greatest = -INFINITY;
+        rvm_store(lanes, all);
+        for (int i = 0; i < RVM_LANES; i++)
+            if (lanes[i] > greatest || lanes[i] != lanes[i]) greatest = lanes[i];
+        vf sum[4] = {rvm_all(0), rvm_all(0), rvm_all(0), rvm_all(0)}, base = rvm_all(greatest);
+        for (int64_t i = 0; i < r.padded; i += STRIDE)
+#pragma GCC unroll 4
+            for (int j = 0; j < 4; j++) {
+                vf power = rvm_exp(rvm_load(row + i + j * RVM_LANES) - base);
+                rvm_store(row + i + j * RVM_LANES, power);
+                sum[j] += power;
+            }
+        vf inverse = rvm_all(1.0f / rvm_sum((sum[0] + sum[1]) + (sum[2] + sum[3])));
+        for (int64_t i = 0; i < r.padded; i += RVM_LANES) rvm_store(row + i, rvm_load(row + i) * inverse);
+        memcpy(r.out + n * r.length, row, (size_t)r.length * 4);
+        if (rvm_must_stop(call, &done, r.padded * 64)) return RVM_FAILED;
+    }
+    return RVM_OK;
+}
+
+/* ---- layer normalization ------------------------------------------------------------------------- */
+typedef struct {
+    RvmReal epsilon;
+} NormParams;
+
+/* x, gamma[length], beta[length] or none, out */
+static int get_norm(const RvmBuffer *buffers, Rows *r) {
+    const RvmBuffer *gamma = buffers + 1, *beta = buffers + 2, *out = buffers + 3;
+    if (!get_rows(buffers, out, r)) return 0;
+    for (const RvmBuffer *each = gamma; each <= beta; each++) {
+        if (each == beta && beta->flags & RVM_ABSENT) continue;
+        if (each->ndim != 1 || !is_of_floats(each) || each->dims[0] != r->length || !rvm_is_input(each, out))
+            return 0;
+    }
+    return 1;
+}
+
+static int64_t norm_workspace(const RvmBuffer *buffers, int32_t count, const void *params) {
+    (void)count;
+    (void)params;
+    Rows r;
+    return get_norm(buffers, &r) ? 3 * (r.padded * 4 + RVM_ALIGNMENT) : -1;
+}
+
+static float *padded_copy(const Rows *r, const float *from, char **workspace) {
+    float *to = (float *)rvm_take(workspace, r->padded * 4);
+    memset(to, 0, (size_t)r->padded * 4);
+    if (from) memcpy(to, from, (size_t)r->length * 4);
+    return to;
+}
+
+static int layer_norm(const RvmKernelCall *call) {
+    Rows r;
+    RvmNumber epsilon;
+    char *workspace = call->workspace;
+    if (!get_norm(call->buffers, &r) ||
+        !rvm_narrow(&((const NormParams *)call->params)->epsilon, RVM_DTYPE_F32, &epsilon))
+        return RVM_ASK_REFERENCE;
+    const float *gamma = padded_copy(&r, (const float *)call->buffers[1].data, &workspace);
+    const float *beta = padded_copy(&r, (const float *)call->buffers[2].data, &workspace);
+    float *row = (float *)rvm_take(&workspace, 0), count = (float)r.length;
+    int64_t done = 0;
+    for (int64_t n = 0; n < r.rows; n++) {
+        fill_row(&r, n, 0, row);
+        vf mean = rvm_all(sum_of(row, r.padded) / count);
+        for (int64_t i = 0; i < r.padded; i += RVM_LANES) rvm_store(row + i, rvm_load(row + i) - mean);
+        for (int64_t i = r.length; i < r.padded; i++) row[i] = 0;
+        vf sum[4] = {rvm_all(0), rvm_all(0), rvm_all(0), rvm_all(0)};
+        for (int64_t i = 0; i < r.padded; i += STRIDE)
+#pragma GCC unroll 4
+            for (int j = 0; j < 4; j++) {
+                vf v = rvm_load(row + i + j * RVM_LANES);
+                sum[j] = rvm_fma(v, v, sum[j]);
+            }
+        float variance = rvm_sum((sum[0] + sum[1]) + (sum[2] + sum[3])) / count;
+        vf inverse = rvm_all(1.0f / sqrtf(variance + epsilon.single));
+        for (int64_t i = 0; i < r.padded; i += RVM_LANES)
+            rvm_store(row + i, rvm_fma(rvm_load(row + i) * inverse, rvm_load(gamma + i), rvm_load(beta + i)));
+        memcpy(r.out + n * r.length, row, (size_t)r.length * 4);
+        if (rvm_must_stop(call, &done, r.padded * 64)) return RVM_FAILED;
+    }
+    return RVM_OK;
+}
+
+static const RvmArgument softmax_arguments[] = {
+    RVM_BUFFER(TENSOR), RVM_FIELD(REAL, SoftmaxParams, scale), RVM_BUFFER(OUT)};
+
+static const RvmArgument norm_arguments[] = {
+    RVM_BUFFER(TENSOR),
+    RVM_BUFFER(TENSOR),
+    RVM_BUFFER(TENSOR_OR_NONE),
+    RVM_FIELD(REAL, NormParams, epsilon),
+    RVM_BUFFER(OUT),
+};
+
+#define OF_ROWS(method, of, arguments, memory)                                               \
+    {.name = "norm." #method, .kernel = "nn." of, .run = method, .workspace = memory,        \
+     RVM_ARGUMENTS(arguments), .dtypes = RVM_DTYPE_BIT(RVM_DTYPE_F32),                       \
+     .most_bytes = RVM_ANY_RESULT, .is_unlocked = 1, .ulp = RVM_SUM_ULP}
+
+const RvmImplementation RVM_NAME(rvm_norm)[] = {
+    OF_ROWS(softmax, "softmax_rows", softmax_arguments, softmax_workspace),
+    OF_ROWS(layer_norm, "layer_norm_rows", norm_arguments, norm_workspace),
+    {.name = NULL},
+};
