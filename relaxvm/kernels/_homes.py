@@ -134,8 +134,10 @@ KERNELS: Final = {
     ),
     "linear": (
         "nn.apply",
+        "nn.layer_norm_rows",
         "nn.linear_blocks",
         "nn.lstm_blocks",
+        "nn.softmax_rows",
     ),
     "matrices": (
         "det",
