@@ -105,7 +105,7 @@ def avg_pool(
         found = c.op(f"nn.avg_pool{count}d", wide, size, strides, pads * 2, [1] * count, False,
                      bool(count_include_pad))  # fmt: skip
     if not is_float(dtype):
-        found = cast(c, c.op("floor", found), dtype)
+        found = cast(c, c.op("trunc", found), dtype)
     return _single(c, found, is_single)
 
 

@@ -10,6 +10,7 @@ from ....ir import TensorType
 from ...common.emitter import Emitter, Problem
 from ..forms import (
     Tensor,
+    axis_of,
     broadcast_dims,
     cast,
     dims_of,
@@ -357,3 +358,10 @@ def grouped_product(
     wide = reshaped(c, input, [dims_of(input)[0], 1, dims_of(input)[1]])
     found = c.op("matmul", wide, matrices)
     return cast(c, reshaped(c, found, [dims_of(input)[0], dims_of(weight)[2]]), out_dtype)
+
+
+@aten("linalg_vecdot")
+def vector_products(c: Emitter, x: Tensor, y: Tensor, dim: int = -1) -> Tensor:
+    """The sums of products along an axis."""
+    found = c.op("multiply", *promoted(c, x, y))
+    return c.op("sum", found, [axis_of(found, dim)], False)
