@@ -97,3 +97,28 @@ def test_speech(tmp_path: Path) -> None:
     assert "speech from 0.48 s to 0.58 s" in out
     assert "1.0 s of sound" in out
     assert "5.2 s of sound" in run(tmp_path, FOLDER / "speech.py", "model.whl")
+
+
+def test_detection(tmp_path: Path) -> None:
+    """Of two boxes in about the same place, the better one is kept."""
+    found = np.zeros((1, 3549, 6), "float32")
+    found[0, [0, 1, 60], 5] = 1
+    found[0, [0, 1, 60], 4] = 0.8, 0.9, 0.5
+    found[0, [0, 1], :2] = [[3, 3], [2.1, 3]]  # around the column 3 and the row 3 of stride 8
+    found[0, [0, 1, 60], 2:4] = np.log(4)
+    nodes = [
+        node("ReduceMean", "images", "mean", axes=[1, 2, 3], keepdims=0),
+        node("Mul", "mean zero", "nothing"),
+        node("Add", "nothing found", "output"),
+    ]
+    constants = {"zero": np.zeros((), "float32"), "found": found}
+    inputs = {"images": (FLOAT, [1, 3, 416, 416])}
+    model = model_of(nodes, inputs, ["output"], constants, 13)
+    with ZipFile(tmp_path / "model.whl", "w") as wheel:
+        wheel.writestr("ddddocr/common_det.onnx", model.SerializeToString())
+    text = run(tmp_path, FOLDER / "detect.py", "model.whl")
+    lines = text.splitlines()
+    assert [line.split(")")[0] for line in lines[:2]] == ["box (  7,   6,  31,  31",
+                                                         "box ( 37,  -6,  62,  18"]  # fmt: skip
+    assert ["  90%  ", "  50%  "] == [line.split(")")[1][:7] for line in lines[:2]]
+    assert lines[2] == "4 characters drawn, 2 boxes"
