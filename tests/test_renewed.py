@@ -388,3 +388,46 @@ def test_instruments_keep_what_they_see() -> None:
         lambda func, name, before, ret, *args: seen.append(args) if name == "test.see" else None)
     vm["main"]("x")
     assert [args[0] for args in seen[::2]] == [(0, "x"), (1, "x"), (2, "x")]
+
+
+# Shapes
+
+
+def shapes(a: Asm) -> None:
+    """``main(x, y, z)`` puts shapes of its arguments into one register, and those of a heap."""
+    with a.func("main", 3):
+        a.op(r3, ".copy", r2)
+        for x in (r0, r0, r1, r0, r1):
+            a.op(r3, ".shape_of", x)
+            a.op(None, "test.see", r3)
+        a.op(r2, ".alloc_shape_heap", VM, 2)
+        for x in (r0, r1):
+            a.op(None, ".match_shape", x, r2, 2, 1, 0, 1, 1, "")
+            for _ in range(2):
+                a.op(r3, ".make_shape", r2, 2, 1, 0, 1, 1)
+                a.op(None, "test.see", r3)
+        a.ret(r3)
+
+
+class Number(int):
+    pass
+
+
+@pytest.mark.parametrize(
+    "before",
+    [None, Shape((2, 3)), Shape((4, 5)), (2, 3), Shape((2, 3, 4)), Shape((Number(2), Number(3)))],
+    ids=repr,
+)
+def test_shapes_are_those_of_the_arrays(before: Any) -> None:
+    """Whatever is in the register, and in runs with other arrays."""
+    seen: list[Any] = []
+    vm = machine(shapes, see=lambda x: seen.append(x))
+    for _ in range(3):
+        for x, y in (((2, 3), (4, 5)), ((4, 5), (2, 3)), ((0, 2**40), (1, 1))):
+            seen.clear()
+            arrays = (np.broadcast_to(np.int8(1), dims) for dims in (x, y))
+            result = vm["main"](*arrays, before)
+            assert seen == [x, x, y, x, y, x, x, y, y]
+            assert result == y
+            assert {type(shape) for shape in seen} == {Shape}
+            assert {type(dim) for shape in seen for dim in shape} == {int}
