@@ -120,5 +120,5 @@ def test_detection(tmp_path: Path) -> None:
     lines = text.splitlines()
     assert [line.split(")")[0] for line in lines[:2]] == ["box (  7,   6,  31,  31",
                                                          "box ( 37,  -6,  62,  18"]  # fmt: skip
-    assert ["  90%  ", "  50%  "] == [line.split(")")[1][:7] for line in lines[:2]]
+    assert ["   90% ", "   50% "] == [line.split(")")[1][:7] for line in lines[:2]]
     assert lines[2] == "4 characters drawn, 2 boxes"
