@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -493,3 +494,32 @@ def test_bounds_of_shared_parts_are_computed_once() -> None:
         for _ in range(4):
             want = max(min(want * 2 + more + 1, 10**9) // 2, 0)
         assert evaluate(dim, {n: start, m: more}) == want
+
+
+def test_products_of_many_factors_are_not_expanded() -> None:
+    """Each level of ((n * m + n) * m + n) * m ... has one more term, with one more factor."""
+    n, m = Var("n", "int64"), Var("m", "int64")
+    dim: Any = n
+    for _ in range(300):
+        dim = dim * m + n
+    tracemalloc.start()
+    try:
+        simplify(dim)
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20  # it was 70 MiB
+    finally:
+        tracemalloc.stop()
+
+
+def test_maxima_of_many_operands() -> None:
+    """What is equal by its structure stays equal, however many operands there are."""
+    variables = [Var(f"n{i}", "int64") for i in range(200)]
+
+    def greatest() -> Any:
+        found: Any = variables[0]
+        for each in variables[1:]:
+            found = prim.maximum(found, each)
+        return found
+
+    assert prove_equal(greatest() + 1, 1 + greatest())
+    assert prove_equal(prim.maximum(variables[3], variables[1]),
+                       prim.maximum(variables[1], variables[3]))  # fmt: skip

@@ -133,6 +133,15 @@ def nested(levels: int) -> IRModule:
     return of_shape(dim, n)
 
 
+def greatest(count: int) -> IRModule:
+    """A dimension that is the greatest of many, each of which is compared with all others."""
+    variables = [Var(f"n{i}", "int64") for i in range(count)]
+    dim: Any = variables[0]
+    for each in variables[1:]:
+        dim = prim.maximum(dim, each)
+    return of_shape(dim, *variables)
+
+
 def functions_of(count: int) -> IRModule:
     """Slow functions of a constant, evaluated at compile time."""
     bb = BlockBuilder()
@@ -196,6 +205,7 @@ LONG: dict[str, tuple[Callable[[], Any], Callable[[Any, Limits], Any]]] = {
     "printed statements": (lambda: statements(18), written),
     "division": (lambda: division(10), build),
     "nested": (lambda: nested(400), build),
+    "greatest": (lambda: greatest(1200), build),
     "folding": (lambda: functions_of(1000), fold),
     "JSON": (lambda: save_json(chain(4000)), lambda text, limits: load_json(text, limits=limits)),
     "script": (lambda: chain(4000).script(), lambda text, limits: from_source(text, limits=limits)),

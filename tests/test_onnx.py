@@ -253,6 +253,42 @@ def test_other_files_are_no_links(tmp_path: Path) -> None:
         from_onnx(tmp_path / "model.onnx")
 
 
+def external(path: Path, **entries: Any) -> None:
+    """Write a model whose only constant, of one float, is in other files."""
+    model = model_of([node("Identity", "w", "y")], {}, ["y"])
+    tensor = TensorProto(name="w", dims=[1], data_type=FLOAT, data_location=TensorProto.EXTERNAL)
+    for key, value in entries.items():
+        tensor.external_data.add(key=key, value=str(value))
+    model.graph.initializer.append(tensor)
+    path.write_bytes(model.SerializeToString())
+
+
+@pytest.mark.skipif(os.name == "nt", reason="pipes of POSIX")
+def test_other_files_are_no_pipes(tmp_path: Path) -> None:
+    external(tmp_path / "model.onnx", location="w.bin")
+    os.mkfifo(tmp_path / "w.bin")  # nobody writes to it
+    with pytest.raises(FormatError, match="expected a regular file"):
+        from_onnx(tmp_path / "model.onnx")
+    os.mkfifo(tmp_path / "pipe.onnx")
+    with pytest.raises(FormatError, match="expected a regular file"):
+        from_onnx(tmp_path / "pipe.onnx")
+
+
+def test_files_of_unknown_origin_are_not_mapped(tmp_path: Path) -> None:
+    """A process that reads a mapped file which became shorter ends with a signal."""
+    path, other = tmp_path / "model.onnx", tmp_path / "w.bin"
+    external(path, location="w.bin", offset=4096)
+    other.write_bytes(b"\0" * 4096 + np.float32(7).tobytes())
+    module = from_onnx(path, limits=Limits.untrusted())
+    os.truncate(other, 0)
+    os.truncate(path, 0)
+    assert VirtualMachine(build(module))["main"]() == 7
+    external(path, location="w.bin")
+    other.write_bytes(b"\0" * 5000)
+    with pytest.raises(LimitError, match="file_bytes=4000"):
+        from_onnx(path, limits=Limits(file_bytes=4000))
+
+
 def test_a_constant_of_the_wrong_size() -> None:
     tensor = TensorProto(name="w", dims=[3], data_type=FLOAT, raw_data=b"\0" * 8)
     model = model_of([node("Identity", "w", "y")], {}, ["y"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import sys
 import zipfile
@@ -332,6 +333,10 @@ GRAPH = ("graph_module", "graph")
             as_expr={"expr_str": "(" * 90 + "1" + ")" * 90, "hint": None}), "nested deeper than"),
         (lambda p: at(p, *GRAPH, "tensor_values", "linear").update(dtype=8),
          "result 'linear': expected float64, got float32"),
+        # A number with 2**26 digits in 43 characters.
+        (lambda p: at(p, *GRAPH, "tensor_values", "x", "sizes", 0).update(
+            as_expr={"expr_str": "(" * 7 + "9" + ")**16" * 7, "hint": None}),
+         "expected integers of at most 128 bits"),
         (lambda p: at(p, "graph_module", "module_call_graph").clear(), "how it is called"),
         (lambda p: at(p, "graph_module", "module_call_graph", 0, "signature").update(in_spec="[2]"),
          "inputs: expected a structure of version 1"),
@@ -420,6 +425,17 @@ def test_damaged_programs_are_refused() -> None:
     data = archive()
     place = data.index(b'"aten"')
     assert "the file is damaged" in refused(data[:place] + b"'" + data[place + 1 :])
+
+
+def test_a_file_of_unknown_origin_is_not_mapped(path: Path) -> None:
+    """A process that reads a mapped file which became shorter ends with a signal."""
+    module = from_exported_program(path, limits=relaxvm.Limits.untrusted())
+    os.truncate(path, 0)
+    call = load("writing").calls[0]
+    relaxvm.VirtualMachine(relaxvm.build(module))["main"](*call.args, **call.kwargs)
+    path.write_bytes(archive())
+    with pytest.raises(LimitError, match="file_bytes=100"):
+        from_exported_program(path, limits=relaxvm.Limits(file_bytes=100))
 
 
 def test_limits_hold() -> None:

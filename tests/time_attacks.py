@@ -312,7 +312,10 @@ KERNELS: dict[str, list[Make]] = {
     "nn.conv2d_blocks": [
         lambda: _in_blocks(16, 16, 31, 31, 16, 16, window=31),
         lambda: [_zeros(1, 8, 300, 300), _zeros(64, 8, 63, 63, 16), *_in_blocks(1)[2:5], (31,) * 4,
-                 *_in_blocks(1)[6:-1], _zeros(1, 64, 300, 300, 16)]],
+                 *_in_blocks(1)[6:-1], _zeros(1, 64, 300, 300, 16)],
+        # Padding that takes far longer than the one result of each image.
+        lambda: [_zeros(500_000, 1, 1, 1, 16), _zeros(1, 1, 1, 1, 16, 16), None, None,
+                 (1 << 16,) * 2, (32,) * 4, (1, 1), 1, None, None, _zeros(500_000, 1, 1, 1, 16)]],
     "nn.conv2d_gathered_blocks": [
         lambda: [*_in_blocks(16, 200, 15, 15, 16, window=15)[:4],
                  np.arange(3200).reshape(16, 200) % 256,
@@ -320,7 +323,11 @@ KERNELS: dict[str, list[Make]] = {
     "nn.conv2d_depthwise_blocks": [lambda: _in_blocks(16, 63, 63, 16, window=63)],
     "nn.conv2d_winograd_blocks": [
         lambda: [_zeros(1, 16, 300, 300, 16), _zeros(36, 64, 16, 16, 16), *_in_blocks(1)[2:-1],
-                 _zeros(1, 64, 300, 300, 16)]],
+                 _zeros(1, 64, 300, 300, 16)],
+        # A row of many tiles of images that other kernels than C's take.
+        lambda: [_zeros(1, 1, 3, 400_002, 16)[..., ::-1], _zeros(36, 1, 1, 16, 16),
+                 *_in_blocks(1)[2:5], (0,) * 4, *_in_blocks(1)[6:-1],
+                 _zeros(1, 1, 1, 400_000, 16)]],
     "nn.max_pool2d_blocks": [lambda: _pool_in_blocks(0)],
     "nn.avg_pool2d_blocks": [lambda: _pool_in_blocks(0, 1)],
     "extend_cache": [lambda: [x(1, 1, 1, SIZE // 2), x(1, 1, 1, SIZE // 2), np.array([1]),

@@ -76,8 +76,15 @@ Bound = int | float
 _MAX_TERMS: Final = 512
 """A product with more terms than this is not expanded."""
 
+_MAX_DEGREE: Final = 16
+"""A product with more factors than this is not expanded."""
+
 _MAX_CHOICES: Final = 8
-"""A maximum of more operands than this is opaque."""
+"""Of a maximum of more operands than this, none is left out because another one is greater."""
+
+_MAX_OPERANDS: Final = 32
+"""A maximum of maxima with more operands than this in all is opaque: each is compared with all
+others."""
 
 _DEPTH: Final = 4
 """Depth of the search for bounds: the number of relations between atoms that it chains."""
@@ -130,6 +137,12 @@ def _product(p: Polynomial, q: Polynomial) -> Polynomial:
             else:
                 total.pop(monomial, None)
     return total
+
+
+def _is_expanded(p: Polynomial, q: Polynomial) -> bool:
+    """Whether the product of two polynomials is small enough to be written as one."""
+    degree = max(map(len, p), default=0) + max(map(len, q), default=0)
+    return len(p) * len(q) <= _MAX_TERMS and degree <= _MAX_DEGREE
 
 
 def _constant(p: Polynomial) -> int | None:
@@ -299,7 +312,7 @@ class _Normalizer:
 
     def _multiply(self, e: Any) -> Polynomial:
         p, q = self.polynomial(e.a), self.polynomial(e.b)
-        if len(p) * len(q) > _MAX_TERMS:
+        if not _is_expanded(p, q):
             return self._atom(("*", *sorted((_key(p), _key(q)))), e)
         return _product(p, q)
 
@@ -318,19 +331,24 @@ class _Normalizer:
         return self._remainder(p, q, self.truncated_divide(p, q, e), e)
 
     def _remainder(self, p: Polynomial, q: Polynomial, quotient: Polynomial, e: Expr) -> Polynomial:
-        if len(q) * len(quotient) > _MAX_TERMS:
+        if not _is_expanded(q, quotient):
             return self._opaque(e)
         return _sum(p, _product(q, quotient), -1)
 
     def _maximum(self, e: Any) -> Polynomial:
-        return self.maximum([self.polynomial(e.a), self.polynomial(e.b)])
+        return self._greatest(e, [self.polynomial(e.a), self.polynomial(e.b)], 1)
 
     def _minimum(self, e: Any) -> Polynomial:
         for x, other in ((e.a, e.b), (e.b, e.a)):
             if type(x) is IntImm and x.value >= _GREATEST:
                 return self.polynomial(other)  # occurs in the length of x[a:] in TVM's text
-        negated = [_scaled(self.polynomial(x), -1) for x in (e.a, e.b)]
-        return _scaled(self.maximum(negated), -1)
+        return self._greatest(e, [_scaled(self.polynomial(x), -1) for x in (e.a, e.b)], -1)
+
+    def _greatest(self, e: Expr, choices: list[Polynomial], scale: int) -> Polynomial:
+        """scale * the maximum of two polynomials, which is the value of e."""
+        if sum([len(self._choices(p)) for p in choices]) > _MAX_OPERANDS:
+            return self._atom(("extreme", scale, *sorted(map(_key, choices))), e)
+        return _scaled(self.maximum(choices), scale)
 
     def _shift_left(self, e: Any) -> Polynomial:
         if type(e.b) is not IntImm or not 0 <= e.b.value < 64:
@@ -550,9 +568,7 @@ class _Normalizer:
 
     def maximum(self, choices: Iterable[Polynomial]) -> Polynomial:
         """The maximum of several polynomials."""
-        flat: list[Polynomial] = []
-        for p in choices:
-            flat += self._choices(p)
+        flat = [choice for p in choices for choice in self._choices(p)]
         kept = self._without_dominated(flat)
         if len(kept) == 1:
             return kept[0]

@@ -10,6 +10,7 @@ are data like other constants: the same for all processors.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -60,6 +61,8 @@ _BACK: Final = np.array([
 ])  # fmt: skip
 _RESULTS: Final = len(_BACK)
 _POINTS: Final = len(_OF_IMAGE)
+_MOST_TILES: Final = 1 << 13
+"""Tiles that are transformed at once, without a look at the clock."""
 
 
 # Layout
@@ -437,19 +440,38 @@ def _winograd(image: Images, matrices: NDArray[Any], padding: Dims, out: Images)
     part = image[:, :height, :width]
     copy_pieces(padded[:, top : top + part.shape[1], left : left + part.shape[2]], part)
     of_image, back = _OF_IMAGE.astype(np.float32), _BACK.astype(np.float32)
+    inputs, outputs = len(image), len(out)
     for y in range(down):
         strip = padded[:, y * _RESULTS : y * _RESULTS + _POINTS]
         tiles = sliding_window_view(strip, _POINTS, 2)[:, :, ::_RESULTS].transpose(0, 2, 1, 3)
-        points = of_image @ tiles @ of_image.T  # [inputs, across, 6, 6]
-        products = np.empty((_POINTS**2, matrices.shape[1], across), np.float32)
-        lines = points.reshape(*points.shape[:2], -1).transpose(2, 0, 1)
-        multiply(matrices, np.ascontiguousarray(lines), products)
-        sums = products.transpose(1, 2, 0).reshape(-1, across, _POINTS, _POINTS)
-        found = (back @ sums @ back.T).transpose(0, 2, 1, 3)  # [outputs, 4, across, 4]
-        found = found.reshape(len(out), _RESULTS, across * _RESULTS)
+        lines = np.empty((_POINTS**2, inputs, across), np.float32)
+        for some, at in _tiles(inputs, across):
+            points = of_image @ tiles[some, at] @ of_image.T  # [inputs, tiles, 6, 6]
+            lines[:, some, at] = points.reshape(*points.shape[:2], -1).transpose(2, 0, 1)
+        products = np.empty((_POINTS**2, outputs, across), np.float32)
+        multiply(matrices, lines, products)
         here = out[:, y * _RESULTS : (y + 1) * _RESULTS]
-        here[...] = found[:, : here.shape[1], :columns]
-        check_time()
+        for some, at in _tiles(outputs, across):
+            sums = products[:, some, at].transpose(1, 2, 0)
+            sums = sums.reshape(*sums.shape[:2], _POINTS, _POINTS)
+            found = (back @ sums @ back.T).transpose(0, 2, 1, 3)  # [outputs, 4, tiles, 4]
+            found = found.reshape(*found.shape[:2], -1)
+            written = here[some, :, at.start * _RESULTS : at.stop * _RESULTS]
+            written[...] = found[:, : written.shape[1], : written.shape[2]]
+
+
+def _tiles(channels: int, across: int) -> Iterator[tuple[slice, slice]]:
+    """Parts of some channels and some tiles of a row of tiles; the time limit is checked after each
+    one."""
+    wide = min(across, _MOST_TILES)
+    tall = _MOST_TILES // wide
+    for channel in range(0, channels, tall):
+        for tile in range(0, across, wide):
+            yield (
+                slice(channel, min(channel + tall, channels)),
+                slice(tile, min(tile + wide, across)),
+            )
+            check_time()
 
 
 def _convolve(

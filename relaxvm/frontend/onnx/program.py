@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -25,6 +24,7 @@ from ...ir.nesting import headroom
 from ...limits import Limits
 from ...messages import readable
 from ...vm.limited import run_limited
+from ..common.files import file_content
 from ..common.generators import with_effects
 from ..common.values import Kind, TensorKind, Value
 from . import messages
@@ -47,7 +47,8 @@ def read_model(
     """Read the messages of a model; its name for messages of errors, and its folder.
 
     Args:
-        source: a path, which is mapped into memory; the bytes; or an ``onnx.ModelProto``.
+        source: a path, which is mapped into memory unless `limits` lower ``file_bytes``; the bytes;
+            or an ``onnx.ModelProto``.
         limits: bounds of bytes and of a file; None: those of ``Limits()``.
 
     Raises:
@@ -61,9 +62,7 @@ def read_model(
     if isinstance(source, (str, os.PathLike)):
         name = os.fspath(source)
         folder = Path(source).resolve().parent
-        with open(source, "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
+        data = file_content(source, limits)
     elif isinstance(source, (bytes, bytearray, memoryview)):
         name, data = "<model>", source
         limits.check("file_bytes", memoryview(data).nbytes, name)
@@ -119,7 +118,8 @@ def from_onnx(
         extra_outputs: names of values of the graph that are results, too, after the model's
             outputs.
         limits: bounds for a model of unknown origin: the time and memory of the import
-            (`wall_time`, `live_bytes`, `alloc_bytes`), and `file_bytes` of bytes.
+            (`wall_time`, `live_bytes`, `alloc_bytes`), and the bytes of a file (`file_bytes`),
+            which is read and not mapped into memory if this is lower than that of ``Limits()``.
 
     Returns:
         A module with a function "main", whose parameters are the inputs and whose result is the
@@ -143,8 +143,8 @@ def from_onnx(
             _add_outputs(found, extra_outputs)
         with headroom("from_onnx"):
             return _import(
-                found, name, folder, shape_dict, dtype_dict, opset, keep_params_in_input,
-                sanitize_input_names, operators or {}, constants_as_inputs,
+                found, name, ExternalData(folder, limits), shape_dict, dtype_dict, opset,
+                keep_params_in_input, sanitize_input_names, operators or {}, constants_as_inputs,
             )  # fmt: skip
 
     return run_limited(work, limits, "from_onnx")
@@ -153,7 +153,7 @@ def from_onnx(
 def _import(
     found: messages.Model,
     name: str,
-    folder: Path | None,
+    external: ExternalData,
     shape_dict: Mapping[str, Sequence[Any]] | None,
     dtype_dict: str | Mapping[str, str] | None,
     opset: int | None,
@@ -171,7 +171,7 @@ def _import(
     if opset is not None:
         versions[""] = opset
     builder = BlockBuilder()
-    context = Context(builder, name, found, versions, ExternalData(folder), operators)
+    context = Context(builder, name, found, versions, external, operators)
     _refuse_unknown(context, found, graph)
     top = Graph(context)
     try:

@@ -57,7 +57,7 @@ def report(
         versions = {("" if v.domain == "ai.onnx" else v.domain): v.version
                     for v in found.opset_import}  # fmt: skip
         versions.setdefault("", 1)
-        context = Context(BlockBuilder(), name, found, versions, ExternalData(folder), {})
+        context = Context(BlockBuilder(), name, found, versions, ExternalData(folder, limits), {})
         return ModelReport(
             len(found.graph.node),
             {domain or "ai.onnx": version for domain, version in versions.items()},

@@ -7,8 +7,6 @@ a copy.  A file with external data is read only if it is in the folder of the mo
 from __future__ import annotations
 
 import math
-import mmap
-import os
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +15,9 @@ from numpy.typing import NDArray
 
 from ...dtypes import as_dtype
 from ...errors import FormatError
+from ...limits import Limits
 from ...messages import readable
+from ..common.files import file_content
 from .messages import DataType, SparseTensor, Tensor
 
 __all__ = ["ExternalData", "dtype_of", "to_array", "to_dense"]
@@ -82,11 +82,14 @@ class ExternalData:
 
     Args:
         folder: of the model; None if it has none, because it was given as bytes.
+        limits: bounds of the bytes of a file.
     """
 
-    def __init__(self, folder: Path | None) -> None:
+    def __init__(self, folder: Path | None, limits: Limits | None = None) -> None:
         self.folder = folder
+        self._limits = limits or Limits()
         self._open: dict[str, memoryview] = {}
+        self._bytes = 0  # of the files that are read, and not mapped
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -131,18 +134,11 @@ class ExternalData:
             path = path / part
             if path.is_symlink():
                 raise FormatError(f"{subject}: {readable(location)!r} is a symbolic link")
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
-        try:
-            status = os.fstat(descriptor)
-            if status.st_nlink > 1:
-                raise FormatError(f"{subject}: {readable(location)!r} has several hard links")
-            mapped: Any = b""
-            if status.st_size:
-                mapped = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
-        finally:
-            os.close(descriptor)
-        self._open[location] = memoryview(mapped)
-        return self._open[location]
+        found = self._open[location] = file_content(path, self._limits, links=False)
+        if isinstance(found.obj, bytes):
+            self._bytes += len(found)
+            self._limits.check("file_bytes", self._bytes, f"{self.folder}: all external data")
+        return found
 
 
 def _number(text: str, what: str, subject: str) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import mmap
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -15,6 +14,7 @@ from ...limits import Limits
 from ...messages import readable
 from ...vm.limited import run_limited
 from ..common.emitter import Problem
+from ..common.files import file_content
 from ..common.generators import with_effects
 from . import messages
 from .archive import Archive
@@ -33,8 +33,8 @@ def open_archive(
     """Open an archive.
 
     Args:
-        source: a path, which is mapped into memory; the bytes; or a live
-            ``torch.export.ExportedProgram``.
+        source: a path, which is mapped into memory unless `limits` lower ``file_bytes``; the bytes;
+            or a live ``torch.export.ExportedProgram``.
         limits: bounds of bytes and of what is read.
 
     Raises:
@@ -46,9 +46,7 @@ def open_archive(
     data: Any
     if isinstance(source, (str, os.PathLike)):
         name = os.fspath(source)
-        with open(source, "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
+        data = file_content(source, limits)
     elif isinstance(source, (bytes, bytearray, memoryview)):
         name, data = "<program>", source
         limits.check("file_bytes", memoryview(data).nbytes, name)
@@ -102,7 +100,8 @@ def from_exported_program(
             then, of what the program returns and a tuple of these tensors, as their nodes left
             them.
         limits: bounds for a program of unknown origin: the time and memory of the import
-            (`wall_time`, `live_bytes`, `alloc_bytes`), and `file_bytes` of bytes.
+            (`wall_time`, `live_bytes`, `alloc_bytes`), and the bytes of a file (`file_bytes`),
+            which is read and not mapped into memory if this is lower than that of ``Limits()``.
 
     Returns:
         A module with a function "main", which has the parameters of the model's ``forward`` and

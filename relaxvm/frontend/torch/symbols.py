@@ -17,6 +17,8 @@ __all__ = ["number", "parsed"]
 
 _LONGEST: Final = 10_000
 _MOST_NESTED: Final = 64
+_MOST_BITS: Final = 128
+"""Of an integer.  Powers of powers would have any number of digits."""
 
 
 def parsed(
@@ -77,6 +79,12 @@ class _Reader:
 
     def value(self, tree: ast.expr) -> Any:
         """The value of a tree."""
+        found = self._value(tree)
+        if type(found) is int and found.bit_length() > _MOST_BITS:
+            raise ValueError(f"expected integers of at most {_MOST_BITS} bits, got a larger one")
+        return found
+
+    def _value(self, tree: ast.expr) -> Any:
         if isinstance(tree, ast.Constant) and type(tree.value) in (int, float, bool):
             return tree.value
         if isinstance(tree, ast.Name):

@@ -263,6 +263,7 @@ static int run_direct(const RvmKernelCall *call, const Conv *c, int item,
         if (padded) {
             pad_image(c, x, parts, item, padded);
             x = padded;
+            if (rvm_must_stop(call, &l.done, image * 16)) return RVM_FAILED;
         }
         for (int64_t g = 0; g < c->groups; g++) {
             const float *from = x + g * c->inputs * height * width * item;
