@@ -37,9 +37,18 @@ class Hostile:
             for i, (n, taps) in enumerate([(height, tall), (width, wide)])
         )
         out = [len(x), count, max(rows, 0), max(columns, 0), BLOCK]
-        if kernel.endswith("_blocks") and "conv" not in kernel and "pool" not in kernel:
+        if kernel == "nn.apply":
+            self.args: list[Any] = [x, self.some("gelu", "exp", "relu", "tanh"), x.copy()]
+        elif kernel == "nn.linear_blocks":
+            rows, inputs, columns = self.some(5, 1, 40), self.some(20, 16, 3), self.some(30, 32, 70)
+            blocks = -(-columns // BLOCK)
+            bias = self.tensor(blocks * BLOCK) if self.rng.random() < 0.5 else None
+            residual = self.tensor(rows, columns) if self.rng.random() < 0.5 else None
+            self.args = [self.tensor(rows, inputs), self.tensor(blocks, inputs, BLOCK), bias,
+                         residual, self.some(None, "gelu"), self.tensor(rows, columns)]  # fmt: skip
+        elif kernel.endswith("_blocks") and "conv" not in kernel and "pool" not in kernel:
             flat = self.tensor(len(x), count * BLOCK - self.some(0, 5), height, width)
-            self.args: list[Any] = [flat, x] if kernel == "nn.to_blocks" else [x, flat]
+            self.args = [flat, x] if kernel == "nn.to_blocks" else [x, flat]
         elif "pool" in kernel:
             flags = [self.some(0, 1)] * (1 + kernel.startswith("nn.avg"))
             self.args = [x, (tall, wide), strides, padding, dilation, *flags, self.tensor(*out)]
@@ -48,6 +57,8 @@ class Hostile:
             out[1] = more
             if "depthwise" in kernel:
                 weight, out[1] = [count, tall, wide, BLOCK], count
+            elif "gathered" in kernel:
+                weight = [more, self.some(5, 1), tall, wide, BLOCK]
             elif "winograd" in kernel:
                 weight = [36, more, count, BLOCK, BLOCK]
             elif self.rng.random() < 0.3:
@@ -58,6 +69,9 @@ class Hostile:
             low, high = self.some(None, 0.0), self.some(None, 1.0)
             self.args = [x, self.tensor(*weight), bias, residual, strides, padding, dilation, 1,
                          low, high, self.tensor(*out)]  # fmt: skip
+            if "gathered" in kernel:
+                most = self.some(count * BLOCK, count * BLOCK + 1)
+                self.args.insert(4, self.rng.integers(-1, most, weight[:2]))
         for _ in range(self.some(1, 0, 2, 3)):
             self.change(int(self.rng.integers(len(self.args))))
 
@@ -82,6 +96,11 @@ class Hostile:
             self.args[i] = self.some(2, 0, -1, 3, None, 1 << 40, 0.5, 1e300)
 
     def changed(self, value: np.ndarray) -> Any:
+        if value.dtype == np.int64 and self.rng.random() < 0.5:
+            value.flat[self.rng.integers(value.size)] = self.some(
+                int(1 << 62), -(1 << 63), count := int(value.max()) + 1, 16 * count
+            )
+            return value
         kind = int(self.rng.integers(8))
         if not value.ndim:
             return self.tensor(1)

@@ -390,6 +390,7 @@ static int gathered(const RvmKernelCall *call) {
         if (padded) {
             pad_image(&c, x, c.inputs, RVM_BLOCK, padded);
             x = padded;
+            if (rvm_must_stop(call, &l.done, c.inputs * height * width * RVM_BLOCK * 16)) return RVM_FAILED;
         }
         for (int64_t y = 0; y < rows; y++)
             for (int64_t p = 0; p < columns; p += PIXEL_RUN) {
@@ -593,6 +594,7 @@ static int depthwise(const RvmKernelCall *call) {
         if (copy) {
             pad_image(&c, x, 1, RVM_BLOCK, copy);
             x = copy;
+            if (rvm_must_stop(call, &done, part.height * part.width * RVM_BLOCK * 16)) return RVM_FAILED;
         }
         for (int64_t y = 0; y < c.rows; y++) {
             int64_t at = (i * c.rows + y) * line;
