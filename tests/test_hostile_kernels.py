@@ -98,7 +98,7 @@ class Hostile:
     def changed(self, value: np.ndarray) -> Any:
         if value.dtype == np.int64 and self.rng.random() < 0.5:
             value.flat[self.rng.integers(value.size)] = self.some(
-                int(1 << 62), -(1 << 63), count := int(value.max()) + 1, 16 * count
+                1 << 62, -(1 << 63), count := int(value.max()) + 1, 16 * count
             )
             return value
         kind = int(self.rng.integers(8))
