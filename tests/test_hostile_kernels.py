@@ -46,6 +46,16 @@ class Hostile:
             residual = self.tensor(rows, columns) if self.rng.random() < 0.5 else None
             self.args = [self.tensor(rows, inputs), self.tensor(blocks, inputs, BLOCK), bias,
                          residual, self.some(None, "gelu"), self.tensor(rows, columns)]  # fmt: skip
+        elif kernel == "nn.lstm_blocks":
+            steps, batch, inputs = self.some(3, 1), self.some(2, 5), self.some(4, 20)
+            size, both = self.some(5, 16, 20), self.some(1, 2)
+            gates, state = 4 * -(-size // BLOCK), (both, batch, size)
+            self.args = [self.tensor(steps, batch, inputs), self.tensor(both, gates, inputs, BLOCK),
+                         self.tensor(both, gates, size, BLOCK), self.tensor(both, gates * BLOCK),
+                         self.tensor(*state), self.tensor(*state),
+                         "bidirectional" if both == 2 else self.some("forward", "reverse"),
+                         self.tensor(steps, *state), self.tensor(*state),
+                         self.tensor(*state)]  # fmt: skip
         elif kernel.endswith("_blocks") and "conv" not in kernel and "pool" not in kernel:
             flat = self.tensor(len(x), count * BLOCK - self.some(0, 5), height, width)
             self.args = [flat, x] if kernel == "nn.to_blocks" else [x, flat]

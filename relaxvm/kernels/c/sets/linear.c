@@ -353,9 +353,9 @@ static void update(int rows, const float *sums, float *cell, float *state, int64
         }
 }
 
-/* One step of some examples: new states from the old ones. */
-static void lstm_step(const Lstm *l, const float *recurrence, const float *given, const float *old,
-                      float *cell, float *state) {
+/* One step of all examples: new states from the old ones.  Return whether the call has to stop. */
+static int lstm_step(const RvmKernelCall *call, const Lstm *l, const float *recurrence, const float *given,
+                     const float *old, float *cell, float *state, int64_t *done) {
     int64_t block = l->size * RVM_BLOCK;
     for (int64_t first = 0; first < l->batch; first += FEW_ROWS) {
         int rows = l->batch - first < FEW_ROWS ? (int)(l->batch - first) : FEW_ROWS;
@@ -373,7 +373,9 @@ static void lstm_step(const Lstm *l, const float *recurrence, const float *given
             int64_t at = first * l->padded + b * RVM_BLOCK;
             update(rows, sums, cell + at, state + at, l->padded);
         }
+        if (rvm_must_stop(call, done, rows * l->padded * GATES * (l->size + 256))) return 1;
     }
+    return 0;
 }
 
 static void copy_rows(const float *from, int64_t from_row, float *to, int64_t to_row, int64_t rows,
@@ -411,13 +413,14 @@ static int lstm(const RvmKernelCall *call) {
             done = product.done;
             for (int64_t i = 0; i < some; i++) {
                 int64_t here = is_backwards ? some - 1 - i : i, step = first + here;
-                lstm_step(&l, recurrence, given + here * l.batch * GATES * l.padded, old, cell, new);
+                if (lstm_step(call, &l, recurrence, given + here * l.batch * GATES * l.padded, old, cell,
+                              new, &done))
+                    return RVM_FAILED;
                 copy_rows(new, l.padded, (float *)x[6].data + (step * l.directions + d) * kept, l.size,
                           l.batch, l.size);
                 float *last = old;
                 old = new;
                 new = last;
-                if (rvm_must_stop(call, &done, state * GATES * (l.size + 256))) return RVM_FAILED;
             }
         }
         copy_rows(old, l.padded, (float *)x[7].data + d * kept, l.size, l.batch, l.size);
