@@ -153,12 +153,13 @@ class BuildExt(build_ext):
 def extensions() -> list[Extension]:
     """One extension per .pyx file, with the C files of the folder `c` next to it."""
     headers = [*Path("relaxvm").rglob("*.h"), *Path("include").rglob("*.h")]
+    of_sets = [*Path("relaxvm").glob("*/c/sets/*.c")]  # compiled apart from the sources
     return [
         Extension(
             ".".join(path.with_suffix("").parts),
             [path.as_posix(), *sorted(p.as_posix() for p in (path.parent / "c").glob("*.c"))],
             include_dirs=[numpy.get_include(), "include", "relaxvm/core", "relaxvm"],
-            depends=[header.as_posix() for header in headers],
+            depends=[file.as_posix() for file in headers + of_sets],
             define_macros=MACROS + DEBUG_MACROS * DEBUG,
         )
         for path in sorted(Path("relaxvm").rglob("*.pyx"))

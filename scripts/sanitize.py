@@ -31,19 +31,20 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[1]
 
 NATIVE: Final = (
-    "test_adt_programs", "test_adt_values", "test_arrays", "test_binary", "test_builtins",
+    "test_adt_programs", "test_adt_values", "test_arrays", "test_binary",
+    "test_block_convolutions", "test_builtins",
     "test_builtins_tvm", "test_compiled", "test_compiled_calls", "test_compiled_chains",
     "test_compiled_entries", "test_compiled_limits", "test_contrib_tvm", "test_core",
     "test_core_codegen", "test_data_types",
-    "test_ffi_functions", "test_freeing", "test_fused", "test_fuzz", "test_ir_json",
-    "test_kernel_implementations", "test_kernels", "test_kernels_elementwise",
+    "test_ffi_functions", "test_freeing", "test_fused", "test_fuzz", "test_hostile_kernels",
+    "test_ir_json", "test_kernel_implementations", "test_kernel_sets", "test_kernels", "test_kernels_elementwise",
     "test_kernels_images", "test_kernels_movement", "test_kernels_nn", "test_kernels_products",
     "test_kernels_reductions", "test_limits", "test_linking", "test_loading",
     "test_loop_arrays", "test_memory", "test_memory_limits", "test_memory_of_others",
     "test_module", "test_native", "test_oracle", "test_profile", "test_programs",
     "test_registers", "test_relay_attacks", "test_relay_isa", "test_relay_programs",
     "test_result_conversion", "test_robustness", "test_sections", "test_shape_program",
-    "test_shared_tuples", "test_tail_calls", "test_tensor_cache", "test_text",
+    "test_shared_tuples", "test_tail_calls", "test_tensor_cache", "test_text", "test_torch",
     "test_tvm_compiled", "test_tvm_files", "test_tvm_library", "test_tvm_models",
     "test_ufunc_loops", "test_values", "test_verify", "test_vm", "test_vm_tvm",
 )  # fmt: skip
