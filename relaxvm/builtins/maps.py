@@ -5,7 +5,7 @@ Their operators are those of ai.onnx.ml.  A map is not changed once it is made.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -24,6 +24,8 @@ _MAP_BYTES: Final = 200
 """About what a map takes beside its entries."""
 _ENTRY_BYTES: Final = 140
 """About what an entry takes, with a number as its value."""
+_KEY_BYTES: Final = 48
+"""About what a key takes, or a value, in a list."""
 _MOST_COLUMNS: Final = 1 << 40
 
 
@@ -39,6 +41,7 @@ def _as_keys(value: Any, subject: str) -> list[Any]:
     if keys.ndim != 1 or keys.dtype.kind not in "iuO":
         raise TypeError(f"{subject}: expected a vector of integers or strings, got "
                         f"{describe(keys)}")  # fmt: skip
+    charge_objects(keys.size * _KEY_BYTES)
     found: list[Any] = keys.tolist()
     return found
 
@@ -92,9 +95,12 @@ def _converted(value: Any, dtype: str, subject: str) -> Any:
         raise ValueError(f"{subject}: {describe(number)} is no {dtype}: {error}") from None
 
 
-def _row(values: list[Any], dtype: str) -> NDArray[Any]:
-    row = np.empty((1, len(values)), object if dtype == "str" else as_dtype(dtype))
-    row[0, :] = values
+def _row(values: Iterable[Any], count: int, dtype: str, subject: str) -> NDArray[Any]:
+    """Values of a map as a tensor ``[1, count]``."""
+    charge_objects(count * _KEY_BYTES)
+    row = np.empty((1, count), object if dtype == "str" else as_dtype(dtype))
+    for i, value in enumerate(values):
+        row[0, i] = _converted(value, dtype, subject)
     return row
 
 
@@ -118,8 +124,9 @@ def map_to_tensor(map: Any, dtype: Any, columns: Any) -> NDArray[Any]:  # noqa: 
         if isinstance(key, bool) or not isinstance(key, (int, np.integer)):
             raise TypeError(f"map_to_tensor: expected ints as keys, got {describe(key)}")
     if count < 0:
-        return _row([_converted(entries[key], kind, "map_to_tensor") for key in sorted(entries)],
-                    kind)  # fmt: skip
+        charge_objects(len(entries) * _KEY_BYTES)
+        ordered = sorted(entries)
+        return _row((entries[key] for key in ordered), len(ordered), kind, "map_to_tensor")
     if count > _MOST_COLUMNS:
         raise ValueError(f"map_to_tensor: columns: {count} are too many")
     charge_objects(count * 8)
@@ -144,7 +151,5 @@ def map_vectorize(map: Any, keys: Any, dtype: Any) -> NDArray[Any]:  # noqa: A00
     names = _as_keys(keys, "map_vectorize: keys")
     kind = as_str(dtype, "map_vectorize: dtype")
     empty: Any = "" if kind == "str" else 0
-    values = []
-    for name in names:
-        values.append(_converted(entries.get(name, empty), kind, "map_vectorize"))
-    return _row(values, kind)
+    values = (entries.get(name, empty) for name in names)
+    return _row(values, len(names), kind, "map_vectorize")

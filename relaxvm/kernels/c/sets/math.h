@@ -1,8 +1,8 @@
 /* Functions of vectors of floats.
  *
  * Each is a reduction of the range, a polynomial or a quotient of two, and a reconstruction, without
- * branches.  Coefficients are from scripts/fit_polynomials.py, which fits them to the least relative
- * error.  Bounds in units in the last place are of all finite floats, with fused multiply-add; tests
+ * branches.  Coefficients are fits to the least relative error, by least squares with Lawson's
+ * weights.  Bounds in units in the last place are of all finite floats, with fused multiply-add; tests
  * measure them.  NaN stays NaN, infinities give the limits.
  */
 #ifndef RELAXVM_KERNELS_MATH_H
