@@ -24,7 +24,8 @@ from relaxvm.registry import GLOBAL, PackedFunc, Signature, load_shipped
 FAMILIES = (
     *("shape", "checks", "allocation", "data", "adt", "call", "run", "lm"),
     "kv_state", "paged_attention", "kv_checkpoint", "rnn_state", "tensor_cache",
-    "numbers", "random_numbers", "state", "trees", "sequences", "strings", "relay",
+    "numbers", "random_numbers", "state", "trees", "sequences", "strings", "maps",
+    "classes", "relay",
 )
 """Modules of relaxvm.builtins, in the order of the page."""
 

@@ -267,8 +267,10 @@ CASES: dict[str, list[tuple[Any, ...]]] = {
 
 BY_PROGRAM = {"alloc_shape_heap", "alloc_storage", "alloc_tensor"}
 """Builtins that take the VM state: compared in programs."""
-IN_SEQUENCE = {name for name in list_funcs() if ".attention_kv_cache_" in name}
-"""Builtins on caches: compared in sequences of calls."""
+STATES = ("attention_kv_cache_", "kv_state_", "kv_cache_disagg_", "rnn_state_",
+          "paged_attention_kv_cache_create")  # fmt: skip
+IN_SEQUENCE = {name for name in list_funcs() if name.removeprefix(PREFIX).startswith(STATES)}
+"""Builtins on caches and states: compared in sequences of calls, here and in test_kv_state_tvm."""
 PRINTS = {"debug_print"}
 
 

@@ -331,6 +331,7 @@ NO_COUNTERPART = frozenset(
         *("nn.leakyrelu", "nn.selu", "nn.softplus", "nn.prelu", "nn.instance_norm"),
         *("nn.nll_loss", "nn.batch_flatten", "nn.pixel_shuffle", "nn.pixel_unshuffle"),
         *("vision.roi_align", "vision.roi_pool"),
+        "layout_transform",  # Relay's takes the names of layouts
         *("image.grid_sample", "image.affine_grid"),
         *("image.resize", "image.resize2d", "image.resize3d"),
         *("nn.conv3d", "nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose"),

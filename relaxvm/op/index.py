@@ -7,7 +7,18 @@ from typing import Any, Final, Literal
 
 from ..ir import prim
 from ..ir.arith import Analyzer
-from ..ir.expr import Call, Expr, IntImm, PrimType, ShapeExpr, TensorType, Type, const, int_imm
+from ..ir.expr import (
+    Call,
+    Expr,
+    IntImm,
+    PrimType,
+    ShapeExpr,
+    TensorType,
+    Type,
+    Var,
+    const,
+    int_imm,
+)
 from .base import null_value
 from .create import full
 from .kinds import Axis, IllTyped, IllValued, Integers, Operand, axes_of
@@ -124,7 +135,9 @@ def slice_of(
         part = range(*slice(begin.value, end.value, step).indices(length.value))
         return int_imm(part.start), int_imm(len(part))
     analyzer = analyzer_of(length)
-    if step > 0 and not assume_inbound and isinstance(begin, IntImm) and isinstance(end, IntImm):
+    # A length that is a variable is cut as TVM writes it, so that TVM's texts are read.
+    are_known = isinstance(begin, IntImm) and isinstance(end, IntImm)
+    if step > 0 and not assume_inbound and are_known and not isinstance(length, Var):
         found = _count_between(length, begin.value, end.value)
         if found is not None:
             first = prim.minimum(prim.maximum(_from_front(begin, length, analyzer), 0), length)

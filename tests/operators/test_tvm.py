@@ -34,7 +34,6 @@ DIFFERENT = {
     "TVM wants to know more": (
         r'einsum\(\[f\(n, n\)\], "ii"\)', r'einsum\(\(rank\(2\), f\(3\)\), "ij,j->i"\)',
         r"permute_dims\(tensor\(\), \[1, 0\]\)", r'nn\.pad\(tensor\(\), \(1, 1\), "reflect"\)',
-        r"reshape\(f\(n, m\), -1\)",
     ),
     "TVM gives the rank of the operand": (r"cumprod\(rank\(2\)\)",),
     "TVM crashes": (r"nn\.attention_bias\(rank\(4\), .*",),
@@ -44,6 +43,9 @@ DIFFERENT = {
     "TVM normalizes the call to several": (r"linear\(.*", r"masked_fill\(.*"),
 }  # fmt: skip
 """Patterns of cases that TVM answers differently, or not, by the reason."""
+
+UNPRINTED = {"axis_separators", "input_axis_separators"}
+"""Attributes that TVM does not print where they are not given."""
 
 CALLS = ("call_", "make_", "invoke_", "null_", "memory.", "vm.", "builtin.", "print(", "assert_op(",
          "to_vdevice(", "hint_on", "shape_of(", "size(", "tensor_to_", "shape_to_")  # fmt: skip
@@ -178,5 +180,5 @@ def compare(case: str) -> None:
     assert ours.op.name == theirs.op.name
     assert len(ours.args) == len(theirs.args)
     attributes = str(theirs.attrs).partition("(")[2]
-    assert set(ours.attrs) == set(re.findall(r"(\w+)=", attributes)), attributes
+    assert set(ours.attrs) - UNPRINTED == set(re.findall(r"(\w+)=", attributes)), attributes
     assert _read(str(ours.ty)) == _read(str(theirs.ty)), f"{case}: {ours.ty} {theirs.ty}"
