@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections import defaultdict
+from pathlib import Path
 from typing import Any
 
 from generated import Files, main
@@ -42,9 +44,11 @@ def homes() -> dict[str, str]:
 
 def text() -> str:
     """The file, made in a process that has imported no kernels yet."""
+    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
     done = subprocess.run(
-        [sys.executable, __file__, "--print"], check=True, capture_output=True, text=True
-    )
+        [sys.executable, __file__, "--print"], check=True, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )  # fmt: skip
     return done.stdout
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from relaxvm.observe.compare import Tolerance, compare_streams, differ
 from relaxvm.observe.computed import Computed
 from relaxvm.transform.find import find_passes, pass_names
 
+from . import children
 from .passes import module
 
 PROGRAM = """
@@ -342,9 +342,8 @@ def test_find_passes() -> None:
 # The commands
 
 
-def command(*args: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "relaxvm", *args], text=True, timeout=300,
-                          capture_output=True, check=False)  # fmt: skip
+def command(*args: str) -> children.CompletedProcess[str]:
+    return children.run([sys.executable, "-m", "relaxvm", *args], text=True, capture_output=True)
 
 
 INPUTS = "--random", "--dim", "n=3"

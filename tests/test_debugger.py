@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from relaxvm import ExecBuilder, VirtualMachine
 from relaxvm.observe.debugger import Debugger, DebuggerError
 from relaxvm.observe.debugger_prompt import Prompt
 
+from . import children
 from .passes import module
 
 PROGRAM = """
@@ -376,9 +376,9 @@ def test_completion(vm: VirtualMachine) -> None:
 # The command
 
 
-def relaxvm_debug(*args: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "relaxvm", "debug", *args], input=stdin, text=True,
-                          capture_output=True, timeout=120, check=False)  # fmt: skip
+def relaxvm_debug(*args: str, stdin: str = "") -> children.CompletedProcess[str]:
+    return children.run([sys.executable, "-m", "relaxvm", "debug", *args], input=stdin, text=True,
+                        capture_output=True)  # fmt: skip
 
 
 @pytest.fixture

@@ -47,7 +47,8 @@ def test_script(script: str, tmp_path: Path, golden: Callable[[str, str], None])
 
 def test_every_example_is_listed() -> None:
     listed = re.findall(r"^\| \[([\w.]+)\]", (EXAMPLES / "README.md").read_text(), re.MULTILINE)
-    assert sorted(listed) == sorted([*SCRIPTS, "charmodel", "digits", "models", "native_kernel"])
+    folders = ["charmodel", "decoder", "digits", "models", "native_kernel"]
+    assert sorted(listed) == sorted([*SCRIPTS, *folders])
 
 
 # Pages whose blocks continue each other

@@ -650,7 +650,7 @@ def test_what_does_not_fit_is_refused(fault: str, method: str, which: str) -> No
 GUARDED = """
 import ctypes, mmap, sys
 import numpy as np
-sys.path.insert(0, sys.argv[2])
+sys.path.append(sys.argv[2])  # for the tests; relaxvm is the one that is installed
 from tests.test_kernel_sets import METHODS, Case, Layer, Memory, of_set
 libc = ctypes.CDLL(None)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import subprocess
 import sys
 import threading
 import warnings
@@ -17,6 +16,7 @@ import pytest
 import relaxvm
 import relaxvm.contrib.onnxruntime as ours
 
+from . import children
 from .onnxruntime_cases import CASES, CLASS_ONLY, GOLDEN, Calls, answer, models_of
 
 RECORDED: dict[str, Any] = json.loads(GOLDEN.read_text(encoding="utf-8"))
@@ -205,9 +205,9 @@ def test_a_program_unchanged(how: str, tmp_path: Path) -> None:
     (tmp_path / "a_program.py").write_text(PROGRAM)
     (tmp_path / "m.onnx").write_bytes(MODELS["affine"])
     what = {"file": ["a_program.py"], "module": ["-m", "a_program"], "code": ["-c", PROGRAM]}[how]
-    done = subprocess.run(
+    done = children.run(
         [sys.executable, "-m", "relaxvm.contrib.onnxruntime", *what, "m.onnx", "one", "--two"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
+        cwd=tmp_path, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
@@ -224,9 +224,7 @@ def test_install_after_the_real_one() -> None:
         "from relaxvm.contrib.onnxruntime import install\n"
         "install()"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False
-    )
+    done = children.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "ImportError: relaxvm.contrib.onnxruntime: the package onnxruntime is imported" in (
         done.stderr
     )

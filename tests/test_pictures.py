@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 import relaxvm
 from relaxvm.observe.pictures import Timeline
 
+from . import children
 from .passes import module
 from .test_compare_programs import PROGRAM, K, X
 
@@ -193,10 +193,10 @@ def test_profile_in_a_notebook(vm: relaxvm.VirtualMachine) -> None:
 def test_graph_command(vm: relaxvm.VirtualMachine, tmp_path: Path) -> None:
     vm.executable.save(tmp_path / "m.vmexec")
 
-    def command(*args: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+    def command(*args: str) -> children.CompletedProcess[str]:
+        return children.run(
             [sys.executable, "-m", "relaxvm", "graph", str(tmp_path / "m.vmexec"), *args],
-            text=True, capture_output=True, timeout=120, check=False,
+            text=True, capture_output=True,
         )  # fmt: skip
 
     inputs = "--random", "--dim", "n=3"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import threading
 import time
 import warnings
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from relaxvm.transform import PassContext
 from relaxvm.vm import program_cache
 from relaxvm.vm.program_cache import cache_limit, entries, programs_path
 
+from . import children
 from .onnxruntime_cases import GOLDEN, models_of
 
 MODELS = models_of(json.loads(GOLDEN.read_text(encoding="utf-8")))
@@ -387,10 +388,9 @@ print("relaxvm.compiler.build" in sys.modules, "relaxvm.ir" in sys.modules)
 """
 
 
-def child(*paths: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", PROCESS, *map(str, paths)], stdout=subprocess.PIPE, text=True
-    )
+def child(*paths: Path) -> AbstractContextManager[children.Popen[str]]:
+    command = [sys.executable, "-c", PROCESS, *map(str, paths)]
+    return children.start(command, stdout=children.PIPE, text=True)
 
 
 def test_processes_at_once_and_one_after_them(tmp_path: Path) -> None:
@@ -398,14 +398,14 @@ def test_processes_at_once_and_one_after_them(tmp_path: Path) -> None:
     for i in range(3):
         paths.append(tmp_path / f"m{i}.onnx")
         paths[-1].write_bytes(MODELS["affine"])
-    running = [child(*paths), child(*paths[::-1]), child(*paths)]
-    for process in running:
-        process.communicate(timeout=300)
-        assert process.returncode == 0
+    with child(*paths) as one, child(*paths[::-1]) as two, child(*paths) as three:
+        for process in (one, two, three):
+            process.communicate(timeout=300)
+            assert process.returncode == 0
     assert len(entries()) == 3
     assert not [p for p in programs_path().iterdir() if p.name.startswith((".new", ".old"))]
-    last = child(*paths)
-    said, _ = last.communicate(timeout=300)
+    with child(*paths) as last:
+        said, _ = last.communicate(timeout=300)
     assert said.split() == ["False", "False"], "the compiler was imported"
 
 

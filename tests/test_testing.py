@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from relaxvm.executable import VMExecutable
 from relaxvm.testing import assert_same
 from relaxvm.testing.strategies import executables, inputs_of, programs
 
+from . import children
 from .passes import module
 from .test_compare_programs import PROGRAM, K, X, wrong
 
@@ -84,10 +84,10 @@ def test_equal():
 def test_same(assert_same):
     assert_same(build(1), build(1), [3])
 ''')
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "relaxvm.testing.plugin", "-p",
-         "no:cacheprovider", str(tmp_path)],
-        text=True, capture_output=True, timeout=120, check=False,
+    done = children.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:relaxvm", "-p", "relaxvm.testing.plugin",
+         "-p", "no:cacheprovider", str(tmp_path)],
+        text=True, capture_output=True,
     )  # fmt: skip
     assert "executables differ:" in done.stdout
     assert "-  call  t.f" in done.stdout.replace("E       ", "")

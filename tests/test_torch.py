@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
@@ -19,6 +18,7 @@ import relaxvm
 from relaxvm.errors import LimitError, RelaxVMError
 from relaxvm.frontend.torch import from_exported_program
 
+from . import children
 from .torch_fixtures import load
 
 
@@ -205,10 +205,8 @@ def test_own_operators_replace_others() -> None:
     np.testing.assert_array_equal(y, [[0, 3, 2], [0, 3, 2]])
 
 
-def run(*args: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "relaxvm", *args], capture_output=True, text=True, check=False
-    )
+def run(*args: str) -> children.CompletedProcess[str]:
+    return children.run([sys.executable, "-m", "relaxvm", *args], capture_output=True, text=True)
 
 
 def test_the_command_line_takes_programs(path: Path) -> None:

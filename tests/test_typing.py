@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import subprocess
 import sys
 import typing
 from collections.abc import Iterator
@@ -11,6 +10,8 @@ from typing import Any
 
 import relaxvm
 from relaxvm.op import CONSTRUCTORS
+
+from . import children
 
 OF_OTHER_PARTS = {"VMExecutable.native_program", "VMExecutable.jit"}
 """Their types are in parts that executables do not import."""
@@ -43,8 +44,7 @@ def test_type_hints_of_public_objects() -> None:
 
 def test_dir_of_script_names_every_operator_in_a_new_process() -> None:
     code = "from relaxvm.script import relax as R; print(*dir(R)); print(*dir(R.nn))"
-    done = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True, check=True,
-                          timeout=60)  # fmt: skip
+    done = children.run([sys.executable, "-c", code], text=True, capture_output=True, check=True)
     names, nn = (set(line.split()) for line in done.stdout.splitlines())
     assert {name for name in CONSTRUCTORS if "." not in name} <= names
     assert {name.removeprefix("nn.") for name in CONSTRUCTORS if name.startswith("nn.")} <= nn

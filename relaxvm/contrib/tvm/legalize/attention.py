@@ -25,7 +25,7 @@ def _batched(x: Tensor) -> Any:
 
 def _product(a: Tensor, b: Tensor, transpose_b: bool) -> Any:
     free = {"layout_free_placeholders": [b]}
-    return topi.nn.layers.matmul(a, b, transpose_b=transpose_b, attrs=free)
+    return topi.nn.layers.product_of(a, b, transpose_b=transpose_b, attrs=free)
 
 
 def _name(call: Call) -> str:

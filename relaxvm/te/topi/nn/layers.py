@@ -210,7 +210,6 @@ def matmul(
     out_dtype: str | None = None,
     transpose_a: bool = False,
     transpose_b: bool = False,
-    attrs: Any = None,
 ) -> Tensor:
     """The product of two tensors of at least two dimensions, either of which may be given
     transposed, and the bias; dimensions in front broadcast.
@@ -218,7 +217,19 @@ def matmul(
     Raises:
         ValueError: the inner dimensions differ, or an operand has one dimension.
     """
-    a, b = tensor_a, tensor_b
+    return product_of(tensor_a, tensor_b, bias, out_dtype, transpose_a, transpose_b)
+
+
+def product_of(
+    a: Tensor,
+    b: Tensor,
+    bias: Tensor | None = None,
+    out_dtype: str | None = None,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    attrs: Any = None,
+) -> Tensor:
+    """`matmul`, with attributes of the block that multiplies."""
     if a.ndim < 2 or b.ndim < 2:
         raise ValueError(f"matmul: expected at least 2 dimensions, got {a.ndim} and {b.ndim}")
     dtype = a.dtype if out_dtype is None else str(out_dtype)
