@@ -44,7 +44,9 @@ def homes() -> dict[str, str]:
 
 def text() -> str:
     """The file, made in a process that has imported no kernels yet."""
-    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    # The process imports the same relaxvm, which may be another one than that of this folder.
+    folders = [Path(__file__).parent, Path(kernels.__file__).parents[2]]
+    path = os.pathsep.join(map(str, folders))
     done = subprocess.run(
         [sys.executable, __file__, "--print"], check=True, capture_output=True, text=True,
         env={**os.environ, "PYTHONPATH": path},
