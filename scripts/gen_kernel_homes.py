@@ -16,6 +16,8 @@ from relaxvm import kernels, registry
 
 PATH = "relaxvm/kernels/_homes.py"
 
+CHILD = "import relaxvm, gen_kernel_homes; print(gen_kernel_homes.made(), end='')"
+
 
 def homes() -> dict[str, str]:
     """Full name of a kernel or of its other form -> the module that registers it."""
@@ -45,10 +47,10 @@ def homes() -> dict[str, str]:
 def text() -> str:
     """The file, made in a process that has imported no kernels yet."""
     # The process imports the same relaxvm, which may be another one than that of this folder.
-    folders = [Path(__file__).parent, Path(kernels.__file__).parents[2]]
+    folders = [Path(kernels.__file__).parents[2], Path(__file__).resolve().parent]
     path = os.pathsep.join(map(str, folders))
     done = subprocess.run(
-        [sys.executable, __file__, "--print"], check=True, capture_output=True, text=True,
+        [sys.executable, "-P", "-c", CHILD], check=True, capture_output=True, text=True,
         env={**os.environ, "PYTHONPATH": path},
     )  # fmt: skip
     return done.stdout
@@ -88,7 +90,4 @@ FILES: Files = {PATH: text}
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--print"]:
-        print(made(), end="")
-    else:
-        sys.exit(main(FILES))
+    sys.exit(main(FILES))
