@@ -248,6 +248,28 @@ def test_what_takes_too_much_memory_is_ended(kind: str) -> None:
     assert caught.value.limit == "live_bytes"
 
 
+@pytest.mark.skipif(os.name != "posix", reason="the system does not say what a process takes")
+def test_memory_is_bounded_without_the_allocator_of_python() -> None:
+    """With PYTHONMALLOC=malloc, there are no blocks to count."""
+    script = """if True:
+        import relaxvm
+        from relaxvm import op
+
+        builder = relaxvm.BlockBuilder()
+        x = relaxvm.Var("x", relaxvm.TensorType([4], "float32"))
+        with builder.function("main", [x]):
+            value = x
+            for _ in range(20_000):
+                value = builder.emit(op.add(value, x))
+            builder.emit_func_output(value)
+        try:
+            relaxvm.build(builder.get(), limits=relaxvm.Limits(live_bytes=16 << 20))
+        except relaxvm.errors.LimitError as error:
+            print(error.limit)
+    """
+    assert children.run_script(script, PYTHONMALLOC="malloc") == "live_bytes\n"
+
+
 def test_the_error_names_subject_limit_pass_and_function() -> None:
     with pytest.raises(LimitError) as caught:
         relaxvm.build(nested(300), limits=Limits(wall_time=0.3))

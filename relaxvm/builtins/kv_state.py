@@ -5,6 +5,7 @@ These functions take both kinds of state: paged caches of attention, and recurre
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from .registration import builtin
 __all__ = ["KVState", "as_state"]
 
 
-class KVState:
+class KVState(ABC):
     """State that belongs to numbered sequences.
 
     Attributes:
@@ -27,35 +28,35 @@ class KVState:
     batch: tuple[int, ...] = ()
     counts: tuple[int, ...] = ()
 
+    @abstractmethod
     def clear(self) -> None:
         """Remove all sequences."""
-        raise NotImplementedError
 
+    @abstractmethod
     def add_sequence(self, number: int) -> None:
         """Begin a sequence."""
-        raise NotImplementedError
 
+    @abstractmethod
     def remove_sequence(self, number: int) -> None:
         """End a sequence."""
-        raise NotImplementedError
 
+    @abstractmethod
     def fork_sequence(self, number: int, child: int, at: int) -> None:
         """Begin a sequence with the first `at` tokens of another one; with all of them for -1."""
-        raise NotImplementedError
 
+    @abstractmethod
     def popn(self, number: int, count: int) -> None:
         """Remove the last tokens of a sequence."""
-        raise NotImplementedError
 
+    @abstractmethod
     def begin_forward(
         self, batch: Sequence[int], counts: Sequence[int], tree: Sequence[int] | None
     ) -> None:
         """Begin a forward pass that appends tokens."""
-        raise NotImplementedError
 
+    @abstractmethod
     def end_forward(self) -> None:
         """End a forward pass."""
-        raise NotImplementedError
 
     def check_batch(self, batch: Sequence[int], counts: Sequence[int]) -> None:
         """Check that there is a count for each sequence."""
@@ -154,9 +155,7 @@ def kv_state_popn(state: Any, sequence: Any, n: Any) -> None:
     "state: object, sequences: shape|tuple, counts: shape|tuple, tree: shape|tuple|none = ...",
     result="none",
 )
-def kv_state_begin_forward(
-    state: Any, sequences: Any, counts: Any, tree: Any = None
-) -> None:
+def kv_state_begin_forward(state: Any, sequences: Any, counts: Any, tree: Any = None) -> None:
     """Begin a forward pass, which appends tokens to sequences.
 
     Args:

@@ -9,6 +9,7 @@ between two checkpoints is bounded, since the parts of an expression are (`relax
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -37,6 +38,26 @@ is more than the mean size of a block, to allow for lists and dictionaries, whic
 _PERIOD: Final = 0.05
 """Seconds between two counts of blocks: a count visits each pool of blocks."""
 
+_COUNTS_BLOCKS: Final = sys.getallocatedblocks() > 0
+"""False where Python has no allocator of its own for small objects, as with PYTHONMALLOC=malloc."""
+
+
+def resident_bytes() -> int:
+    """Return the memory of the process that is resident, as far as the system says: on Linux what
+    it is now, elsewhere on POSIX the most that it has been, else 0."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        pass
+    try:
+        import resource
+    except ImportError:
+        return 0
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
+        1 if sys.platform == "darwin" else 1024
+    )
+
 
 class _Compilation:
     """One piece of work under limits."""
@@ -46,7 +67,7 @@ class _Compilation:
     def __init__(self, limits: Limits, arrays: Callable[[], int]) -> None:
         self._limits = limits
         self._arrays = arrays
-        self._start = sys.getallocatedblocks()
+        self._start = self._measure()
         self._next = time.monotonic()
         self._deadline = None if limits.wall_time is None else self._next + limits.wall_time
 
@@ -57,8 +78,14 @@ class _Compilation:
         limit = self._limits.live_bytes
         return None if limit is None else limit - self._objects() - self._arrays()
 
+    def _measure(self) -> int:
+        """The bytes of all objects, or something that grows with them."""
+        if _COUNTS_BLOCKS:
+            return sys.getallocatedblocks() * BYTES_PER_BLOCK
+        return resident_bytes() - self._arrays()
+
     def _objects(self) -> int:
-        return max(0, sys.getallocatedblocks() - self._start) * BYTES_PER_BLOCK
+        return max(0, self._measure() - self._start)
 
     def look(self) -> None:
         """Check the memory, if it was not just done."""

@@ -29,6 +29,7 @@ from .expr import (
     BindingBlock,
     Call,
     Constant,
+    DataflowBlock,
     DataflowVar,
     DataTypeImm,
     Expr,
@@ -277,7 +278,12 @@ class ExprMutator(_Walker):
     `var_map` maps variables to their replacements; a binding whose value changes its type gets a
     new variable.  Types of rewritten nodes are inferred again.  Override a ``visit_*`` method to
     rewrite a node, or `visit_binding` to replace a binding by a list of several or no bindings.
+
+    Attributes:
+        in_dataflow: whether the block that is visited is a DataflowBlock.
     """
+
+    in_dataflow = False
 
     def __init__(self) -> None:
         self.var_map: dict[Var, Expr] = {}
@@ -428,6 +434,7 @@ class ExprMutator(_Walker):
         bindings: list[Binding] = []
         changed = False
         limited = checkpoints.running
+        outer, self.in_dataflow = self.in_dataflow, isinstance(block, DataflowBlock)
         for binding in block.bindings:
             if limited:
                 checkpoints.checkpoint()
@@ -444,6 +451,7 @@ class ExprMutator(_Walker):
                 bindings += new
             else:
                 bindings.append(new)
+        self.in_dataflow = outer
         return KINDS[type(block)](bindings, block.span) if changed else block
 
     def visit_binding(self, binding: Binding) -> Binding | list[Binding]:

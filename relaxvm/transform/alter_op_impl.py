@@ -10,11 +10,9 @@ from ..dpl.replacing import bindings_for
 from ..errors import InternalError
 from ..ir import (
     Binding,
-    BindingBlock,
     BlockBuilder,
     Call,
     Constant,
-    DataflowBlock,
     Expr,
     ExprMutator,
     Function,
@@ -60,13 +58,6 @@ class _Replacer(ExprMutator):
         self._builder, self._mod = builder, mod
         self._implementations, self._transforms = implementations, transforms
         self._made: dict[Any, GlobalVar] = {}
-        self._in_dataflow = False
-
-    def visit_block(self, block: BindingBlock) -> BindingBlock:
-        outer, self._in_dataflow = self._in_dataflow, isinstance(block, DataflowBlock)
-        new = super().visit_block(block)
-        self._in_dataflow = outer
-        return new
 
     def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
         new = super().visit_binding(binding)
@@ -79,7 +70,7 @@ class _Replacer(ExprMutator):
         name = func.attrs.get(OPERATOR_NAME) if isinstance(func, PrimFunc) else None
         if name is None or name not in self._implementations:
             return new
-        made = bindings_for(self._replaced(call, str(name)), new, self._in_dataflow)
+        made = bindings_for(self._replaced(call, str(name)), new, self.in_dataflow)
         if made[-1].var is not binding.var:
             self.var_map[binding.var] = made[-1].var
         return made
@@ -94,9 +85,7 @@ class _Replacer(ExprMutator):
                 f"{len(types)} results, got {len(maps)}"
             )
         maps = maps or [None] * (len(args.fields) + len(types))
-        inputs = [
-            _laid_out(x, index_map) for x, index_map in zip(args.fields, maps, strict=False)
-        ]
+        inputs = [_laid_out(x, index_map) for x, index_map in zip(args.fields, maps, strict=False)]
         outs = maps[len(args.fields) :]
         new_types = [_type_of(ty, index_map) for ty, index_map in zip(types, outs, strict=True)]
         func = self._function(name)

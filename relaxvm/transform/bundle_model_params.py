@@ -7,7 +7,6 @@ from typing import Any
 from ..ir import (
     Binding,
     BindingBlock,
-    DataflowBlock,
     DataflowVar,
     Expr,
     ExprMutator,
@@ -31,21 +30,14 @@ class _Bundler(ExprMutator):
     def __init__(self, weights: dict[Var, tuple[Var, int]]) -> None:
         super().__init__()
         self._weights = weights
-        self._in_dataflow = False
         self._taken: list[Binding] = []
 
     def visit_var(self, var: Var) -> Expr:
         if var not in self._weights:
             return super().visit_var(var)
         item = TupleGetItem(*self._weights[var])
-        new = (DataflowVar if self._in_dataflow else Var)(var.name, var.ty, var.span)
+        new = (DataflowVar if self.in_dataflow else Var)(var.name, var.ty, var.span)
         self._taken.append(VarBinding(new, item))
-        return new
-
-    def visit_block(self, block: BindingBlock) -> BindingBlock:
-        outer, self._in_dataflow = self._in_dataflow, isinstance(block, DataflowBlock)
-        new = super().visit_block(block)
-        self._in_dataflow = outer
         return new
 
     def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
@@ -57,11 +49,11 @@ class _Bundler(ExprMutator):
 
     def visit_seq(self, seq: SeqExpr) -> SeqExpr:
         outer, self._taken = self._taken, []
-        in_dataflow, self._in_dataflow = self._in_dataflow, False
+        in_dataflow, self.in_dataflow = self.in_dataflow, False
         new = super().visit_seq(seq)
         if self._taken:
             new = SeqExpr([*new.blocks, BindingBlock(self._taken)], new.body, span=seq.span)
-        self._taken, self._in_dataflow = outer, in_dataflow
+        self._taken, self.in_dataflow = outer, in_dataflow
         return new
 
 

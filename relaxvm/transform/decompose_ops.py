@@ -10,9 +10,7 @@ from ..dpl.replacing import bindings_for
 from ..errors import did_you_mean
 from ..ir import (
     Binding,
-    BindingBlock,
     Call,
-    DataflowBlock,
     DataflowVar,
     Expr,
     ExprMutator,
@@ -113,13 +111,6 @@ class _Decomposer(ExprMutator):
     def __init__(self, rules: Mapping[Op, Rule]) -> None:
         super().__init__()
         self._rules = rules
-        self._in_dataflow = False
-
-    def visit_block(self, block: BindingBlock) -> BindingBlock:
-        outer, self._in_dataflow = self._in_dataflow, isinstance(block, DataflowBlock)
-        new = super().visit_block(block)
-        self._in_dataflow = outer
-        return new
 
     def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
         new = super().visit_binding(binding)
@@ -131,16 +122,16 @@ class _Decomposer(ExprMutator):
         rule = self._rules.get(call.op) if isinstance(call.op, Op) else None
         if rule is None or not _is_known(call.args[0]):
             return new
-        cls = DataflowVar if self._in_dataflow else Var
+        cls = DataflowVar if self.in_dataflow else Var
         made: list[Binding] = []
 
         def bind(value: Expr) -> Var:
             var = cls("lv", self.infer(value).ty if value.ty is None else value.ty)
-            made.extend(bindings_for(value, VarBinding(var, value), self._in_dataflow))
+            made.extend(bindings_for(value, VarBinding(var, value), self.in_dataflow))
             return made[-1].var
 
         value = rule(call, bind)
-        made += bindings_for(value, new, self._in_dataflow)
+        made += bindings_for(value, new, self.in_dataflow)
         if made[-1].var is not binding.var:
             self.var_map[binding.var] = made[-1].var
         return made
@@ -150,7 +141,7 @@ class _Decomposer(ExprMutator):
         assert isinstance(ty, ShapeType)
         if ty.ndim < 0:
             return binding
-        cls = DataflowVar if self._in_dataflow else Var
+        cls = DataflowVar if self.in_dataflow else Var
         # The builtin returns a shape, whose dimensions get names by a cast.
         builtin = ExternFunc("vm.builtin.tensor_to_shape")
         packed = Call(_CALL_PURE_PACKED, [builtin, *call.args], ty_args=[ty])
@@ -194,16 +185,13 @@ def DecomposeOpsForTraining(func_name: str | None = None) -> Pass:
     return _decompose("DecomposeOpsForTraining", func_name, _IN_TRAINING)
 
 
-def _decompose(
-    name: str, func_name: str | None, rules: Mapping[Op, Rule]
-) -> Pass:
+def _decompose(name: str, func_name: str | None, rules: Mapping[Op, Rule]) -> Pass:
     @module_pass(name=name)
     def run(mod: IRModule, ctx: PassContext) -> Any:
         if func_name is not None and func_name not in mod:
             names = [var.name_hint for var in mod]
             raise ValueError(
-                f"{name}: the module has no function {func_name!r}"
-                f"{did_you_mean(func_name, names)}"
+                f"{name}: the module has no function {func_name!r}{did_you_mean(func_name, names)}"
             )
         result = mod.copy()
         for var, func in mod.functions.items():

@@ -125,7 +125,6 @@ class _Inliner(ExprMutator):
         super().__init__()
         self._bodies = bodies
         self._keeps_blocks = keeps_blocks
-        self._in_dataflow = False
         self._visible: set[Var] = set()
 
     def visit_seq(self, seq: SeqExpr) -> SeqExpr:
@@ -172,12 +171,6 @@ class _Inliner(ExprMutator):
         new = self.var_map[var] = Var(var.name, var.ty, var.span)
         return new
 
-    def visit_block(self, block: BindingBlock) -> BindingBlock:
-        outer, self._in_dataflow = self._in_dataflow, isinstance(block, DataflowBlock)
-        new = super().visit_block(block)
-        self._in_dataflow = outer
-        return new
-
     def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
         value = binding.value
         if (
@@ -193,7 +186,7 @@ class _Inliner(ExprMutator):
         return super().visit_binding(binding)
 
     def _inlined(self, binding: Binding, call: Call, func: Function) -> list[Binding]:
-        cls = DataflowVar if self._in_dataflow else Var
+        cls = DataflowVar if self.in_dataflow else Var
         values: dict[Var, Any] = {}
         out: list[Binding] = []
         for param, arg in zip(func.params, call.args, strict=True):
@@ -209,7 +202,7 @@ class _Inliner(ExprMutator):
             var = cls(param.name, ty, param.span)
             out.append(MatchCast(var, arg, ty, binding.span))
             values[param] = var
-        renewer = _FreshVariables(cls if self._in_dataflow else None)
+        renewer = _FreshVariables(cls if self.in_dataflow else None)
         renewed = renewer.visit(func.body)
         scalars = (PrimType, ShapeType)  # these may also be used in shapes and types
         values.update((v, new) for v, new in renewer.var_map.items() if type(v.ty) in scalars)

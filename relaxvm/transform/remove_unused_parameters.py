@@ -9,9 +9,7 @@ from ..analysis import definable_tir_vars_in_type, free_symbolic_vars, free_vars
 from ..dpl.replacing import bindings_for
 from ..ir import (
     Binding,
-    BindingBlock,
     Call,
-    DataflowBlock,
     Expr,
     ExprMutator,
     ExprVisitor,
@@ -67,13 +65,6 @@ class _Callers(ExprMutator):
     def __init__(self, changed: dict[GlobalVar, tuple[GlobalVar, Adapt]]) -> None:
         super().__init__()
         self._changed = changed
-        self._in_dataflow = False
-
-    def visit_block(self, block: BindingBlock) -> BindingBlock:
-        outer, self._in_dataflow = self._in_dataflow, isinstance(block, DataflowBlock)
-        new = super().visit_block(block)
-        self._in_dataflow = outer
-        return new
 
     def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
         new = super().visit_binding(binding)
@@ -84,7 +75,7 @@ class _Callers(ExprMutator):
         assert isinstance(call.op, GlobalVar)
         var, adapt = self._changed[call.op]
         value = Call(var, adapt(call.args), call.attrs, call.ty_args, span=call.span)
-        made = bindings_for(value, new, self._in_dataflow)
+        made = bindings_for(value, new, self.in_dataflow)
         if made[-1].var is not binding.var:
             self.var_map[binding.var] = made[-1].var
         return made

@@ -8,9 +8,7 @@ from .. import op
 from ..analysis import get_var2val, remove_all_unused
 from ..ir import (
     Binding,
-    BindingBlock,
     Call,
-    DataflowBlock,
     DataflowVar,
     Expr,
     ExprMutator,
@@ -33,13 +31,6 @@ class _Reorder(ExprMutator):
     def __init__(self, values: dict[Var, Expr]) -> None:
         super().__init__()
         self._values = values
-        self._in_dataflow = False
-
-    def visit_block(self, block: BindingBlock) -> BindingBlock:
-        outer, self._in_dataflow = self._in_dataflow, isinstance(block, DataflowBlock)
-        new = super().visit_block(block)
-        self._in_dataflow = outer
-        return new
 
     def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
         new = super().visit_binding(binding)
@@ -50,7 +41,7 @@ class _Reorder(ExprMutator):
             return new
         operands, axes, axis = found
         joined = op.concat(operands, axis)
-        cls = DataflowVar if self._in_dataflow else Var
+        cls = DataflowVar if self.in_dataflow else Var
         var = cls(f"{new.var.name}_joined", joined.ty)
         reverses = axes == list(range(len(axes)))[::-1]
         value = op.permute_dims(var, None if reverses else axes)
