@@ -9,21 +9,26 @@ somebody else, or does not match its checksum, is not used but replaced.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import mmap
 import os
 import stat
 import sys
-from collections.abc import Callable
-from pathlib import Path
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
 
 from .errors import CompilerError
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 __all__ = [
-    "cache_path", "check_private", "is_own", "is_sound", "publish", "remove", "sound_content",
-    "sweep",
+    "cache_folder", "cache_path", "check_private", "is_own", "is_sound", "mapped", "publish",
+    "remove", "sound_content", "sweep",
 ]  # fmt: skip
+
+# Whatever finds an entry works on text, and imports neither pathlib nor hashlib: a process that
+# runs a program from the cache starts faster.
+Name = str | os.PathLike[str]
 
 _NOTE: Final = "sha256"
 """The name of the file with the checksum."""
@@ -34,18 +39,25 @@ _STALE: Final = 24 * 3600.0
 def cache_path() -> Path:
     """The directory: ``$RELAXVM_CACHE_DIR``, else ``relaxvm`` in ``$XDG_CACHE_HOME`` or
     ``~/.cache``."""
+    from pathlib import Path
+
+    return Path(cache_folder())
+
+
+def cache_folder() -> str:
+    """The same as text."""
     chosen = os.environ.get("RELAXVM_CACHE_DIR")
     if chosen:
-        return Path(chosen).absolute()
+        return os.path.join(os.getcwd(), chosen)
     # XDG: relative paths are ignored.
-    base = Path(os.environ.get("XDG_CACHE_HOME") or "")
-    try:
-        return (base if base.is_absolute() else Path.home() / ".cache") / "relaxvm"
-    except RuntimeError:  # the home directory is unknown
-        return Path(os.devnull) / "relaxvm"
+    base = os.environ.get("XDG_CACHE_HOME") or ""
+    if not os.path.isabs(base):
+        home = os.path.expanduser("~")
+        base = os.devnull if home == "~" else os.path.join(home, ".cache")
+    return os.path.join(base, "relaxvm")
 
 
-def check_private(path: Path) -> None:
+def check_private(path: Name) -> None:
     """Check that others cannot write files for us to run to the directory.
 
     Raises:
@@ -54,15 +66,15 @@ def check_private(path: Path) -> None:
     """
     if sys.platform == "win32":
         return  # permissions are inherited from the user's profile
-    status = path.stat()
+    status = os.stat(path)
     if status.st_uid != os.geteuid():
         raise CompilerError(f"cache directory {path}: belongs to user {status.st_uid}, not to "
                             f"{os.geteuid()}; set RELAXVM_CACHE_DIR to a directory of your own")
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise CompilerError(f"cache directory {path}: others can write to it "
                             f"(mode {stat.S_IMODE(status.st_mode):04o}); chmod 700 it")
-    for parent in (*path.parents, *path.resolve().parents):  # links and their targets
-        status = parent.stat()
+    for parent in (*_parents(path), *_parents(os.path.realpath(path))):  # links and their targets
+        status = os.stat(parent)
         if status.st_uid not in (0, _UNMAPPED, os.geteuid()):
             raise CompilerError(f"cache directory {path}: user {status.st_uid} can put another one "
                                 f"in its place, because {parent} belongs to that user; set "
@@ -75,34 +87,64 @@ def check_private(path: Path) -> None:
                                 "elsewhere")  # fmt: skip
 
 
+def _parents(path: Name) -> Iterator[str]:
+    """The directories that a directory is in."""
+    path = os.fspath(path)
+    while (parent := os.path.dirname(path)) != path:
+        yield parent or os.curdir
+        path = parent
+
+
 _UNMAPPED: Final = 65534
 """In a container, the owner of directories that belong to users outside, such as root."""
 
 
-def is_sound(file: Path) -> bool:
+def is_sound(file: Name) -> bool:
     """Return whether the file of an entry exists, is our own and complete: loading a truncated
     library can crash the process."""
     return sound_content(file) is not None
 
 
-def sound_content(file: Path) -> memoryview | None:
+def sound_content(file: Name) -> memoryview | None:
     """Map the file of an entry into memory; None unless it is our own and complete."""
-    note = file.parent / _NOTE
+    import hashlib
+
+    note = os.path.join(os.path.dirname(file), _NOTE)
     try:
-        if not (is_own(file.parent, stat.S_ISDIR) and is_own(note) and is_own(file)):
+        if not is_own(note):
             return None
-        expected = note.read_text(encoding="ascii")
-        with open(file, "rb") as opened:
-            mapped = memoryview(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))
-    except (OSError, ValueError):  # a UnicodeDecodeError, or an empty file, is a ValueError
+        with open(note, encoding="ascii") as opened:
+            expected = opened.read()
+    except (OSError, ValueError):  # a UnicodeDecodeError is a ValueError
         return None
-    return mapped if hashlib.sha256(mapped).hexdigest() == expected else None
+    content = mapped(file)
+    if content is None or hashlib.sha256(content).hexdigest() != expected:
+        return None
+    return content
 
 
-def is_own(path: Path, is_kind: Callable[[int], bool] = stat.S_ISREG) -> bool:
+def mapped(file: Name, state: Callable[[os.stat_result], bool] | None = None) -> memoryview | None:
+    """Map the file of an entry into memory; None unless it is our own.
+
+    Args:
+        file: its path.
+        state: whether the file that was opened is the one that is meant.
+    """
+    try:
+        if not (is_own(os.path.dirname(file), stat.S_ISDIR) and is_own(file)):
+            return None
+        with open(file, "rb") as opened:
+            if state is not None and not state(os.fstat(opened.fileno())):
+                return None
+            return memoryview(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))
+    except (OSError, ValueError):  # an empty file is a ValueError
+        return None
+
+
+def is_own(path: Name, is_kind: Callable[[int], bool] = stat.S_ISREG) -> bool:
     """Return whether a file or directory is what we have written: not a link, a pipe or somebody
     else's.  Other users cannot write to the directory of an entry."""
-    status = path.lstat()
+    status = os.lstat(path)
     if not is_kind(status.st_mode):
         return False
     if sys.platform == "win32":
@@ -122,6 +164,8 @@ def publish(work: Path, file: Path) -> None:
         CompilerError: the entry cannot be written.
         OSError: the checksum cannot be written.
     """
+    import hashlib
+
     entry = file.parent
     with open(work / file.name, "rb") as made:
         digest = hashlib.file_digest(made, "sha256").hexdigest()

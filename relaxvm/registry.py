@@ -29,7 +29,6 @@ __all__ = [
     "Signature",
     "get_func",
     "list_funcs",
-    "load_shipped",
     "register_func",
 ]
 
@@ -274,48 +273,56 @@ class Registry:
 
 
 class _Global(Registry):
-    """The global registry.  Kernels register themselves when they are imported.  Since most
-    programs call few, a module with kernels is only imported when the name of one of them, or the
+    """The global registry.  Builtins and kernels register themselves when they are imported.  Since
+    most programs call few, a module with some of them is only imported when the name of one, or the
     list of all names, is requested."""
 
-    def _import_kernels(self, name: str | None = None) -> None:
-        """Import the module of a kernel, if a name is that of one; without a name, all of them."""
+    def _import_home(self, name: str) -> None:
+        """Import the module of a builtin or kernel, if a name is that of one."""
         # No flag is needed: the import system knows what is loaded.  It makes other threads wait
-        # during the import, but not the kernels that register themselves in it.
-        if name is None:
-            from . import kernels
-
-            kernels.import_all()
-        elif name.startswith((KERNEL_PREFIX, RESULT_PREFIX)):
+        # during the import, but not the functions that register themselves in it.
+        if name.startswith((KERNEL_PREFIX, RESULT_PREFIX)):
             from . import kernels
 
             kernels.import_home(name)
+        else:
+            from . import builtins
+
+            builtins.import_home(name)
+
+    def _import_all(self) -> None:
+        from . import builtins, kernels
+
+        builtins.import_all()
+        kernels.import_all()
 
     def register(self, name: str, func: Callable[..., Any], **kwargs: Any) -> PackedFunc:
         if isinstance(name, str):
-            self._import_kernels(name)
+            self._import_home(name)
         return super().register(name, func, **kwargs)
 
     def remove(self, name: str) -> None:
-        self._import_kernels(name)
+        self._import_home(name)
         super().remove(name)
 
     def lookup(self, name: str) -> PackedFunc | None:
         record = self._own.get(name)
-        if record is None and name.startswith((KERNEL_PREFIX, RESULT_PREFIX)):
-            from . import kernels
-
-            if not kernels.import_home(name):
-                kernels.import_all()
+        if record is None and isinstance(name, str):
+            self._import_home(name)
             record = self._own.get(name)
+            if record is None and name.startswith((KERNEL_PREFIX, RESULT_PREFIX)):
+                from . import kernels
+
+                kernels.import_all()  # a new kernel, which is not in the table yet
+                record = self._own.get(name)
         return record
 
     def names(self) -> list[str]:
-        self._import_kernels()
+        self._import_all()
         return super().names()
 
     def __repr__(self) -> str:
-        self._import_kernels()
+        self._import_all()
         return super().__repr__()
 
 
@@ -344,7 +351,6 @@ def register_func(name: Any, func: Any = None, override: bool = False, **kwargs:
         RelaxVMError: the name exists and `override` is false.
         TypeError: `name` is neither a string nor callable, or `func` is not callable.
     """
-    load_shipped()
     if not isinstance(name, str) and not callable(name):
         raise TypeError(f"register_func: expected a name or a function, got {type(name).__name__}")
     if callable(name):
@@ -367,18 +373,9 @@ def get_func(name: str, allow_missing: bool = False) -> Any:
     Raises:
         ValueError: the name is unknown; with `allow_missing` None is returned instead.
     """
-    load_shipped()
     return GLOBAL.get(name, allow_missing)
 
 
 def list_funcs() -> list[str]:
     """Return the names of all globally registered functions, sorted."""
-    load_shipped()
     return GLOBAL.names()
-
-
-def load_shipped() -> None:
-    """Register the builtins.  Relaxvm's kernels are registered when one of them is looked up."""
-    # They register themselves when imported.  They are not needed before the first look-up, or
-    # before a program registers a function, which may have the name of a builtin.
-    from . import builtins  # noqa: F401

@@ -19,7 +19,7 @@ from relaxvm.builtins import (
     RUN_PREFIX,
     RUNTIME_PREFIX,
 )
-from relaxvm.registry import GLOBAL, PackedFunc, Signature, load_shipped
+from relaxvm.registry import GLOBAL, PackedFunc, Signature
 
 FAMILIES = (
     *("shape", "checks", "allocation", "data", "adt", "call", "run", "lm"),
@@ -57,7 +57,6 @@ None.
 
 def page() -> str:
     """Return the text of docs/builtins.md."""
-    load_shipped()
     out = [INTRODUCTION]
     for family in FAMILIES:
         module = importlib.import_module(f"relaxvm.builtins.{family}")

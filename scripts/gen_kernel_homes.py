@@ -3,16 +3,19 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
 from collections import defaultdict
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
 
 from generated import Files, main
 
 from relaxvm import kernels, registry
+from relaxvm.kernels import _kernel
 
 PATH = "relaxvm/kernels/_homes.py"
 
@@ -38,10 +41,15 @@ def homes() -> dict[str, str]:
 
     registry.Registry.register = register  # type: ignore[method-assign]
     try:
+        for each in iter_modules(kernels.__path__):
+            if not each.name.startswith("_"):
+                importlib.import_module(package + each.name)
+        waiting = {name: kernel.module for name, kernel in _kernel.waiting().items()}
         kernels.import_all()
     finally:
         registry.Registry.register = real  # type: ignore[method-assign]
-    return found
+    names = {*registry.GLOBAL.names()}
+    return found | {name: module for name, module in waiting.items() if name in names}
 
 
 def text() -> str:

@@ -19,7 +19,7 @@ import relaxvm
 from relaxvm import VirtualMachine, analysis, ir, transform
 from relaxvm.ir import assert_structural_equal
 from relaxvm.kernels import PREFIX, record_of, ufunc_of
-from relaxvm.registry import GLOBAL, load_shipped
+from relaxvm.registry import GLOBAL
 from relaxvm.script import from_source
 from relaxvm.transform._packing import Block, greatest_live, pack
 from relaxvm.transform.pipelines import LOWERING
@@ -263,7 +263,6 @@ def test_live_tensors_are_not_overwritten(
 
 
 def elementwise_kernels() -> list[str]:
-    load_shipped()
     records = {name: record_of(name) for name in GLOBAL.names() if name.startswith(PREFIX)}
     return sorted(name for name, record in records.items() if record and record.in_place)
 

@@ -294,16 +294,16 @@ def test_limits_are_checked_at_creation() -> None:
 
 
 def test_an_executable_is_verified_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from relaxvm.verify import verified
+    from relaxvm.verify import verifier
 
     seen: list[VMExecutable] = []
-    real = verified.verify
+    real = verifier.verify
 
     def counting(executable: VMExecutable, **kwargs: Any) -> Any:
         seen.append(executable)
         return real(executable, **kwargs)
 
-    monkeypatch.setattr(verified, "verify", counting)
+    monkeypatch.setattr(verifier, "verify", counting)
     ex = program()
     strict = Limits(registers=100)
     VirtualMachine(ex, functions=FUNCTIONS, limits=strict)

@@ -1,5 +1,6 @@
 """The builtins in plain Python: ``vm.builtin.*`` as in TVM, ``relaxvm.builtin.*`` beyond TVM, and
-``relax.run.*``.  Importing this package registers them.
+``relax.run.*``.  A module registers its builtins when it is imported; that happens when one of
+them is looked up, so that a program imports those modules alone whose builtins it calls.
 
 They are the reference for the core, which implements the common ones in C for the common kinds of
 arguments: both must have the same results, object identities and errors.  There is one module per
@@ -8,27 +9,9 @@ family; `docs/builtins.md` lists all builtins.
 
 from __future__ import annotations
 
-from . import (  # noqa: F401  (they register builtins)
-    adt,
-    allocation,
-    call,
-    checks,
-    classes,
-    data,
-    kv_checkpoint,
-    maps,
-    numbers,
-    random_numbers,
-    relay,
-    rnn_state,
-    run,
-    sequences,
-    shape,
-    state,
-    strings,
-    trees,
-)
-from .lm import AttentionKVCache
+from typing import TYPE_CHECKING, Any
+
+from ._families import import_all, import_home
 from .registration import (
     OWN_PREFIX,
     PREFIX,
@@ -37,7 +20,10 @@ from .registration import (
     builtin,
     is_reference,
 )
-from .tensor_cache import ParamModule, read_tensor_cache
+
+if TYPE_CHECKING:
+    from .lm import AttentionKVCache
+    from .tensor_cache import ParamModule, read_tensor_cache
 
 __all__ = [
     "OWN_PREFIX",
@@ -47,6 +33,21 @@ __all__ = [
     "AttentionKVCache",
     "ParamModule",
     "builtin",
+    "import_all",
+    "import_home",
     "is_reference",
     "read_tensor_cache",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # Imported on first use, since few programs need them.
+    if name == "AttentionKVCache":
+        from . import lm
+
+        return lm.AttentionKVCache
+    if name in ("ParamModule", "read_tensor_cache"):
+        from . import tensor_cache
+
+        return getattr(tensor_cache, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

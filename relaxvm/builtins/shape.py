@@ -19,6 +19,7 @@ A tuple of ints is accepted wherever a Shape is expected.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -299,7 +300,7 @@ def match_shape(*args: Any) -> None:
 def _name_of_dimension(err: str, index: int, count: int) -> str | None:
     """The symbolic dimension that a dimension must equal, as the error context has it; None if it
     does not say."""
-    found = ANNOTATED_DIMS.search(err)
+    found = re.search(ANNOTATED_DIMS, err)
     dims = [] if found is None else [dim.strip() for dim in found[1].split(",") if dim.strip()]
     return readable(dims[index]) if len(dims) == count else None
 

@@ -104,14 +104,18 @@ def get_num_threads():
 
 
 def set_num_threads(count):
-    """Set on how many threads a parallel loop of a kernel runs, the calling one among them.
+    """Set on how many threads a parallel loop of a kernel runs, the calling one among them.  That is
+    so for numpy's BLAS, too, which computes matrix products, where it has a function for it.
 
     Raises:
         ValueError: `count` is not a number from 1 to 256.
     """
+    from .blas import set_blas_threads  # here, since most programs leave it as it is
+
     if type(count) is not int or not 1 <= count <= 256:
         raise ValueError(f"set_num_threads: expected an int from 1 to 256, got {describe(count)}")
     rvm_set_threads(count)
+    set_blas_threads(count)
 
 
 def host_function(name):

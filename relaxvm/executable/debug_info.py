@@ -27,7 +27,7 @@ MAX_LINE: Final = 1000
 MAX_NUMBER: Final = (1 << 31) - 1
 """The greatest pc, line or column."""
 
-_LINE_END: Final = re.compile(r"\r\n|\r|\n")
+_LINE_END: Final = r"\r\n|\r|\n"
 
 
 class Span:
@@ -396,7 +396,7 @@ def _kept_lines(
 
 def _touched(source: str, ranges: list[tuple[int, int]]) -> dict[int, str]:
     """The lines of a text that lie in one of the ranges, first and last line included."""
-    lines = _LINE_END.split(source)
+    lines = re.split(_LINE_END, source)
     found: dict[int, str] = {}
     done = 0
     for first, last in sorted(ranges):

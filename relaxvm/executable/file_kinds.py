@@ -6,8 +6,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 __all__ = ["HEAD_BYTES", "KINDS", "FileKind", "kind_of"]
 
@@ -15,8 +14,7 @@ HEAD_BYTES: Final = 64
 """How many of the first bytes `kind_of` looks at."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileKind:
+class FileKind(NamedTuple):
     """A kind of file.
 
     Attributes:
@@ -89,10 +87,10 @@ _STARTS: Final = (
     (b"version https://git-lfs", "lfs"),
     (bytes.fromhex("b79c04054f8de5f7"), "params"),
 )
-_PT2: Final = re.compile(rb"^PK.{28}[^/]+/(data/(weights|constants)/|models/|archive_format)", re.S)
+_PT2: Final = rb"(?s)^PK.{28}[^/]+/(data/(weights|constants)/|models/|archive_format)"
 """The first member of an archive of torch.export, where the name of its folder is short."""
-_HTML: Final = re.compile(rb"\s*<(!doctype html|html)\b", re.IGNORECASE)
-_ONNX: Final = re.compile(rb"\x08[\x01-\x3f][\x12\x1a\x22\x28\x32\x3a\x42]", re.DOTALL)
+_HTML: Final = rb"(?i)\s*<(!doctype html|html)\b"
+_ONNX: Final = rb"\x08[\x01-\x3f][\x12\x1a\x22\x28\x32\x3a\x42]"
 """The first fields of a model: the version of the format, and one of those that may follow."""
 
 
@@ -105,17 +103,17 @@ def kind_of(head: bytes, name: str = "") -> FileKind | None:
     """
     for start, kind in _STARTS:
         if head.startswith(start):
-            is_program = kind == "zip" and (name.endswith(".pt2") or _PT2.search(head))
+            is_program = kind == "zip" and (name.endswith(".pt2") or re.search(_PT2, head))
             return KINDS["pt2" if is_program else kind]
     if head[4:8] == b"TFL3":
         return KINDS["tflite"]
-    if _HTML.match(head):
+    if re.match(_HTML, head):
         return KINDS["html"]
     suffix = next((each for each in _SUFFIXES if name.endswith(each)), None)
     if suffix is not None:
         return KINDS[_SUFFIXES[suffix]]
     if not head:
         return KINDS["empty"]
-    if _ONNX.match(head):
+    if re.match(_ONNX, head):
         return KINDS["onnx"]
     return KINDS["json"] if head.lstrip().startswith(b"{") else None

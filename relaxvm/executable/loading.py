@@ -59,6 +59,11 @@ def load(
         CompilerError: its kernels have to be compiled, and the compiler fails.
     """
     ex = read(source, limits=limits, mmap=mmap, strict=strict)
+    return _finished(ex, limits, mmap, native)
+
+
+def _finished(ex: VMExecutable, limits: Limits | None, mmap: bool, native: bool) -> VMExecutable:
+    """Verify what was read, and load the kernels in it."""
     if native and isinstance(ex.kernels, StoredKernels):
         return _with_kernels(ex, limits)
     if mmap and isinstance(ex.kernels, SavedPrimFuncs):
@@ -107,10 +112,28 @@ def load_library(
     limits: Limits | None = None,
     mmap: bool = False,
     strict: bool = True,
+    passed: bool = False,
 ) -> VMExecutable:
     """Load a program and the kernels in its file: `load` with ``native=True``.  Their code runs
-    with all rights of the process."""
-    return load(source, limits=limits, mmap=mmap, strict=strict, native=True)
+    with all rights of the process.
+
+    Args:
+        source, limits, mmap, strict: as for `load`.
+        passed: whether this very file was loaded before, by this copy of relaxvm and with default
+            limits, so that neither its checksums need to be checked nor its code to be verified
+            again: see `relaxvm.verify.verified.passed_before`.
+    """
+    if passed and _is_binary_form(source):
+        from ..verify.verified import passed_before
+
+        decoded = binary.read_buffer(
+            source, limits=limits, mmap=mmap, strict=strict, checks_content=False
+        )
+        ex = decoded.executable
+        passed_before(ex)
+    else:
+        ex = read(source, limits=limits, mmap=mmap, strict=strict)
+    return _finished(ex, limits, mmap, native=True)
 
 
 def _with_kernels(ex: VMExecutable, limits: Limits | None) -> VMExecutable:

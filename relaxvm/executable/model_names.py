@@ -7,14 +7,12 @@ text.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 __all__ = ["NO_NAMES", "FunctionNames", "ModelNames"]
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionNames:
+class FunctionNames(NamedTuple):
     """The names of a function in its model.
 
     Attributes:
@@ -31,8 +29,7 @@ class FunctionNames:
 NO_NAMES: Final = FunctionNames("")
 
 
-@dataclass(frozen=True, slots=True)
-class ModelNames:
+class ModelNames(NamedTuple):
     """The names of the functions of a program.
 
     Attributes:

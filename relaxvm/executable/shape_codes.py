@@ -5,16 +5,14 @@ Source: MatchShapeCode and MakeShapeCode of the Relax VM of apache-tvm 0.27.
 
 from __future__ import annotations
 
-import re
 from enum import IntEnum
 from typing import Final
 
 __all__ = ["ANNOTATED_DIMS", "MakeShapeCode", "MatchShapeCode"]
 
-ANNOTATED_DIMS: Final = re.compile(
-    r"(?:annotation|ty)=R\.(?:Tensor|Shape)\([(\[]([^()\[\]]*)[)\]]"
-)
-"""The dimensions of a parameter in the error context that the compiler gives to a check."""
+ANNOTATED_DIMS: Final = r"(?:annotation|ty)=R\.(?:Tensor|Shape)\([(\[]([^()\[\]]*)[)\]]"
+"""A pattern: the dimensions of a parameter in the error context that the compiler gives to a
+check."""
 
 
 class MatchShapeCode(IntEnum):

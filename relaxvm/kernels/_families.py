@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import importlib
 from functools import cache
-from pkgutil import iter_modules
 
 from ..registry import KERNEL_PREFIX, RESULT_PREFIX
+from . import _kernel
 from ._homes import KERNELS
 
 __all__ = ["import_all", "import_home"]
@@ -31,12 +31,16 @@ def import_home(name: str) -> bool:
     if module is None:
         return False
     importlib.import_module(f"{_PACKAGE}.{module}")
+    _kernel.make(name)
     return True
 
 
 def import_all() -> None:
     """Import all modules with kernels."""
+    from pkgutil import iter_modules  # here, since running a program does not need it
+
     package = importlib.import_module(_PACKAGE)
     for module in iter_modules(package.__path__):
         if not module.name.startswith("_"):
             importlib.import_module(f"{_PACKAGE}.{module.name}")
+    _kernel.make_all()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -136,6 +137,8 @@ def kernel(
         in_place: True if the kernel may write over an input, or why it may not.  A kernel with a
             `ufunc` may by default, others may not.
 
+    Kernels of this package are registered when they are looked up; others at once.
+
     Raises:
         TypeError: an annotation is not a kind.
     """
@@ -145,32 +148,87 @@ def kernel(
         in_place = NOT_IN_PLACE if ufunc is None else True
 
     def register(func: F) -> F:
-        run: Callable[..., None] = func
-        returning: Signature | None = None
-        if signature is None:
-            parameters = parameters_of(func)
-            takes = signature_of(parameters, check)
-            returning = result_signature(takes, parameters)
-            run = checked(name, func, parameters)
-        else:
-            takes = Signature.parse(signature, result="none", check=check)
-        with_checks = run
-        if wrap is not None:
-            run = wrap(run)
-        found = implementations_of(name)
-        if found:
-            run = dispatched(run, found, ufunc)
-        doc = inspect.cleandoc(func.__doc__ or "")
-        record = KernelRecord(name, run, ufunc, step, in_place, found)
-        for each in (name, *aliases):
-            GLOBAL.register(PREFIX + each, run, signature=takes, effect=False, doc=doc)
-            _records[PREFIX + each] = record
-            if returning is not None and RESULT_PREFIX + each not in _VIEWS:
-                compute = result_form(name, run, with_checks)
-                GLOBAL.register(RESULT_PREFIX + each, compute, signature=returning, doc=doc)
+        def make() -> None:
+            run: Callable[..., None] = func
+            returning: Signature | None = None
+            if signature is None:
+                parameters = parameters_of(func)
+                takes = signature_of(parameters, check)
+                returning = result_signature(takes, parameters)
+                run = checked(name, func, parameters)
+            else:
+                takes = Signature.parse(signature, result="none", check=check)
+            with_checks = run
+            if wrap is not None:
+                run = wrap(run)
+            found = implementations_of(name)
+            if found:
+                run = dispatched(run, found, ufunc)
+            doc = inspect.cleandoc(func.__doc__ or "")
+            record = KernelRecord(name, run, ufunc, step, in_place, found)
+            for each in names:
+                GLOBAL.register(PREFIX + each, run, signature=takes, effect=False, doc=doc)
+                _records[PREFIX + each] = record
+                if returning is not None and RESULT_PREFIX + each not in _VIEWS:
+                    compute = result_form(name, run, with_checks)
+                    GLOBAL.register(RESULT_PREFIX + each, compute, signature=returning, doc=doc)
+
+        names = (name, *aliases)
+        forms = [prefix + each for each in names for prefix in (PREFIX, RESULT_PREFIX)]
+        wait([form for form in forms if form not in _VIEWS], func, make)
         return func
 
     return register
+
+
+class Waiting(NamedTuple):
+    """A kernel of this package that is registered when it is looked up.  A module has many, of
+    which a program calls few.
+
+    Attributes:
+        module: the module that it is in, below this package.
+        make: registers it, and its result form.
+    """
+
+    module: str
+    make: Callable[[], None]
+
+
+_PACKAGE: Final = __name__.rpartition(".")[0] + "."
+_waiting: Final[dict[str, Waiting]] = {}
+_making: Final = threading.RLock()
+
+
+def wait(names: Iterable[str], func: Callable[..., Any], make: Callable[[], None]) -> None:
+    """Have a kernel of this package registered by `make` when one of its full names is looked up;
+    register that of another package at once."""
+    if func.__module__.startswith(_PACKAGE):
+        _waiting.update(dict.fromkeys(names, Waiting(func.__module__.removeprefix(_PACKAGE), make)))
+    else:
+        make()
+
+
+def waiting() -> dict[str, Waiting]:
+    """The kernels that wait, by full name, those of the result forms too."""
+    return dict(_waiting)
+
+
+def make(name: str) -> None:
+    """Register the kernel of a full name, if it waits.  A thread that finds another one doing so
+    waits until it is there."""
+    with _making:
+        found = _waiting.pop(name, None)
+        if found is None:
+            return
+        for each in [each for each, other in _waiting.items() if other is found]:
+            del _waiting[each]
+        found.make()
+
+
+def make_all() -> None:
+    """Register all kernels that wait."""
+    for name in list(_waiting):
+        make(name)
 
 
 def record_of(name: str) -> KernelRecord | None:

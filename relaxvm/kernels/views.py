@@ -14,6 +14,7 @@ from ..messages import describe
 from ..pieces.cut import flat
 from ..registry import GLOBAL, RESULT_PREFIX, Signature
 from ..values import Shape
+from ._kernel import wait
 from .checks import Dims, WrongValue
 from .kinds import Flag, Ints, Tensor, an_int, checked, parameters_of, signature_of
 
@@ -27,10 +28,13 @@ def view(name: str, result: str = "tensor") -> Callable[[F], F]:
     parameters; it returns a view of its first argument, or a copy if that is not contiguous."""
 
     def register(func: F) -> F:
-        parameters = parameters_of(func)
-        takes: Signature = signature_of(parameters)._replace(result=result)
-        run = checked(name, func, parameters)
-        GLOBAL.register(RESULT_PREFIX + name, run, signature=takes, doc=func.__doc__)
+        def make() -> None:
+            parameters = parameters_of(func)
+            takes: Signature = signature_of(parameters)._replace(result=result)
+            run = checked(name, func, parameters)
+            GLOBAL.register(RESULT_PREFIX + name, run, signature=takes, doc=func.__doc__)
+
+        wait([RESULT_PREFIX + name], func, make)
         return func
 
     return register

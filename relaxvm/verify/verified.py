@@ -13,10 +13,9 @@ from typing import Final
 from ..executable import FunctionInfo, VMExecutable
 from ..isa import FuncKind
 from ..limits import Limits
-from ..registry import GLOBAL, Registry, Signature, load_shipped
-from . import verify
+from ..registry import GLOBAL, KERNEL_PREFIX, RESULT_PREFIX, PackedFunc, Registry, Signature
 
-__all__ = ["ensure_verified", "passes_as"]
+__all__ = ["ensure_verified", "is_shipped", "passed_before", "passes_as"]
 
 _LIMITS: Final = (
     "functions", "instructions", "registers", "call_args", "constants", "name_bytes", "rank",
@@ -48,7 +47,6 @@ def ensure_verified(
     """
     limits = Limits() if limits is None else limits
     if registry is None:
-        load_shipped()  # so that calls of builtins are checked against their signatures
         registry = GLOBAL
     bounds, signatures = _basis(executable, limits, registry)
     entry = _verified.get(id(executable))
@@ -56,6 +54,8 @@ def ensure_verified(
         known == signatures and _as_strict(old, bounds) for old, known in entry[1]
     ):
         return
+    from .verifier import verify  # here, since programs from the cache do not need it
+
     verify(executable, limits=limits, registry=registry).check()
     _remember(executable, (bounds, signatures))
 
@@ -70,6 +70,31 @@ def passes_as(executable: VMExecutable, verified: VMExecutable) -> VMExecutable:
     return executable
 
 
+def passed_before(executable: VMExecutable) -> None:
+    """Record that an executable has passed in an earlier process under the default limits, with
+    this copy of relaxvm.  Nothing is recorded if a function that it calls is not relaxvm's own: the
+    earlier process may have known another signature."""
+    if all(record is None or is_shipped(record) for record in _callees(executable, GLOBAL)):
+        _remember(executable, _basis(executable, Limits(), GLOBAL))
+
+
+def is_shipped(record: PackedFunc) -> bool:
+    """Whether a function is still the builtin or kernel that relaxvm has registered under its name.
+    Other packages may register kernels too."""
+    from .. import builtins
+
+    if builtins.is_reference(record):
+        return True
+    module = getattr(record.func, "__module__", None) or ""
+    if record.name.startswith(RESULT_PREFIX):
+        return module.startswith("relaxvm.kernels.")
+    if not (record.name.startswith(KERNEL_PREFIX) and module.startswith("relaxvm.")):
+        return False
+    from .. import kernels  # here, since many programs call no kernels
+
+    return kernels.is_kernel(record)
+
+
 def _remember(executable: VMExecutable, basis: _Basis) -> None:
     key = id(executable)
     if key not in _verified:
@@ -80,16 +105,22 @@ def _remember(executable: VMExecutable, basis: _Basis) -> None:
 
 
 def _basis(executable: VMExecutable, limits: Limits, registry: Registry) -> _Basis:
+    return (
+        tuple(getattr(limits, name) for name in _LIMITS),
+        tuple([
+            record.signature if record is not None else None
+            for record in _callees(executable, registry)
+        ]),
+    )
+
+
+def _callees(executable: VMExecutable, registry: Registry) -> list[PackedFunc | None]:
     # Nothing is known about the entries yet, not even that they are FunctionInfo.
-    records = [
+    return [
         registry.lookup(info.name)
         for info in executable.functions
         if type(info) is FunctionInfo and type(info.name) is str and info.kind == FuncKind.PACKED
     ]
-    return (
-        tuple(getattr(limits, name) for name in _LIMITS),
-        tuple(record.signature if record is not None else None for record in records),
-    )
 
 
 def _as_strict(old: tuple[int | None, ...], new: tuple[int | None, ...]) -> bool:

@@ -301,7 +301,7 @@ class _EntryBlock:
         return None
 
     def _learn_names(self, dims: Sequence[Dim], context: Any) -> None:
-        found = ANNOTATED_DIMS.search(context) if isinstance(context, str) else None
+        found = re.search(ANNOTATED_DIMS, context) if isinstance(context, str) else None
         if found is None:
             return
         texts = [text.strip() for text in found[1].split(",") if text.strip()]

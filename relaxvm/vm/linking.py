@@ -32,6 +32,7 @@ from ..isa import KIND_SHIFT, VALUE_MASK, ArgKind, FuncKind, Opcode
 from ..limits import Limits
 from ..messages import readable
 from ..registry import COMPILED_PREFIX, GLOBAL, KERNEL_PREFIX, PackedFunc, Registry
+from ..verify.verified import is_shipped
 
 __all__ = ["Functions", "Linked", "link", "scope_of"]
 
@@ -114,8 +115,7 @@ class Scope(Registry):
     def _permits(self, record: PackedFunc) -> bool:
         if self._functions is None and (self.allowed is None or record.name in self.allowed):
             return True
-        shipped = builtins.is_reference(record) or _is_shipped_kernel(record)
-        return shipped and not record.effect
+        return is_shipped(record) and not record.effect
 
     def names(self) -> list[str]:
         known = set(self._functions.names()) if self._functions is not None else set()
@@ -211,12 +211,6 @@ def _is_kernel(record: PackedFunc) -> bool:
     from ..kernels import is_kernel  # here, since most programs call no kernels
 
     return is_kernel(record)
-
-
-def _is_shipped_kernel(record: PackedFunc) -> bool:
-    """Return whether it is a kernel of this package; other packages may register kernels too."""
-    module = getattr(record.func, "__module__", None) or ""
-    return module.startswith("relaxvm.") and _is_kernel(record)
 
 
 def _link_error(executable: VMExecutable, scope: Scope, missing: Sequence[int]) -> LinkError:

@@ -13,22 +13,18 @@ that are killed.  Where a cache cannot be used, programs are compiled, with a wa
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
-import mmap
 import os
 import stat
 import sys
 import time
 import warnings
 from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from ..disk_cache import (
-    cache_path,
+    cache_folder,
     check_private,
     is_own,
     is_sound,
@@ -43,6 +39,13 @@ from ..executable.file_kinds import HEAD_BYTES, KINDS, FileKind, kind_of
 from ..executable.portability import functions_of_this_process
 from ..hooks import hook
 from ..limits import Limits
+from . import cache_index
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# hashlib, json and pathlib are imported where they are needed: a file that the index knows needs
+# none of them, and starts faster.
 
 __all__ = [
     "Entry",
@@ -55,8 +58,8 @@ __all__ = [
     "programs_path",
 ]
 
-_LAYOUT: Final = "1"
-"""The version of the entries and their keys."""
+_LAYOUT: Final = "2"
+"""The version of the entries, their keys, and the index."""
 _PROGRAM: Final = "program.rvm"
 _FILES: Final = "files.json"
 """In the entry of a model whose tensors are in other files: the names of these."""
@@ -80,7 +83,13 @@ def is_enabled() -> bool:
 
 def programs_path() -> Path:
     """The directory of the entries."""
-    return cache_path() / "programs"
+    from pathlib import Path
+
+    return Path(_folder())
+
+
+def _folder() -> str:
+    return os.path.join(cache_folder(), "programs")
 
 
 def cache_limit() -> int:
@@ -194,7 +203,7 @@ class _Source(NamedTuple):
         if self.path is None:
             return True
         try:
-            return _state(os.stat(self.path)) == self.state
+            return cache_index.state_of(os.stat(self.path)) == self.state
         except OSError:
             return False
 
@@ -207,18 +216,26 @@ def _cached(program: Any, arguments: _Arguments, limits: Limits | None, make: An
     """Return the executable of an entry, or make one and keep it."""
     if not is_enabled():
         return make()  # type: ignore[no-any-return]
+    folder = _folder()
     try:
+        context = _context(arguments)
+        _check(folder)
+        question = _question(program, arguments, context)
+        if question is not None:
+            content = cache_index.find(folder, question, _PROGRAM)
+            known = None if content is None else _loaded(content, limits, passed=limits is None)
+            if known is not None:
+                return known
         source = _source_of(program, limits)
-        key = _key(source, arguments)
-        folder = _prepared()
-        found = _find(folder, key, source, limits)
+        key = _digest([*context, source.name, source.digest])
+        found = _find(folder, key, source, limits, question)
     except _NotCached:
         return make()  # type: ignore[no-any-return]
     if found is not None:
         return found
     with _locked(folder, key):
         # Another process may have made it meanwhile.
-        found = _find(folder, key, source, limits)
+        found = _find(folder, key, source, limits, question)
         if found is not None:
             return found
         made: VMExecutable = make()
@@ -226,17 +243,19 @@ def _cached(program: Any, arguments: _Arguments, limits: Limits | None, make: An
     return made
 
 
-def _prepared() -> Path:
-    """The directory of the entries, which is made if necessary.
+def _check(folder: str) -> None:
+    """Check the directory of the entries, which is made if necessary.
 
     Raises:
         _NotCached: it cannot be made, or others can write to it; there is a warning.
     """
-    folder = programs_path()
     try:
-        if not folder.exists():
-            folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            folder.mkdir(mode=0o700, exist_ok=True)
+        if not os.path.exists(folder):
+            parent = os.path.dirname(folder)
+            os.makedirs(os.path.dirname(parent), exist_ok=True)
+            for path in (parent, folder):
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(path, 0o700)
         if not is_own(folder, stat.S_ISDIR):
             raise CompilerError(f"cache directory {folder}: expected a directory that belongs to "
                                 "this user alone")  # fmt: skip
@@ -244,7 +263,6 @@ def _prepared() -> Path:
     except (OSError, CompilerError) as error:
         _warn(f"compiled programs are not kept: {error}")
         raise _NotCached from None
-    return folder
 
 
 def _warn(message: str) -> None:
@@ -261,13 +279,16 @@ def _source_of(program: Any, limits: Limits | None) -> _Source:
         _NotCached: it is no file and no bytes, or of a kind that is not kept, or cannot be read;
             then compiling it says so.
     """
+    import hashlib
+    import mmap
+
     if isinstance(program, (str, os.PathLike)):
         path = os.fspath(program)
         try:
             with open(path, "rb") as file:
-                state = _state(os.fstat(file.fileno()))
+                state = cache_index.state_of(os.fstat(file.fileno()))
                 _refuse_kind(kind_of(file.read(HEAD_BYTES), path))
-                if not state[1]:
+                if not os.fstat(file.fileno()).st_size:
                     raise _NotCached
                 mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except (OSError, ValueError, TypeError):
@@ -296,12 +317,27 @@ def _refuse_kind(kind: FileKind | None) -> None:
         raise _NotCached
 
 
-def _state(status: os.stat_result) -> tuple[int, ...]:
-    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_dev
+def _question(program: Any, arguments: _Arguments, context: list[str]) -> str | None:
+    """What the index is asked: None if the program is no file, or there are parameters in a file.
+
+    Raises:
+        _NotCached: the file cannot be read; then compiling it says so.
+    """
+    if not isinstance(program, (str, os.PathLike)):
+        return None
+    if isinstance(arguments.params, (str, os.PathLike)):
+        return None
+    path = os.fspath(program)
+    try:
+        with open(path, "rb") as file:
+            state = cache_index.state_of(os.fstat(file.fileno()))
+    except (OSError, ValueError, TypeError):
+        raise _NotCached from None
+    return repr([os.path.abspath(path), state, *context]) if isinstance(path, str) else None
 
 
-def _key(source: _Source, arguments: _Arguments) -> str:
-    """The key of an entry.
+def _context(arguments: _Arguments) -> list[str]:
+    """What decides what comes out, apart from the program.
 
     Raises:
         _NotCached: there is an argument that has no content to compare, such as a function; or
@@ -315,21 +351,25 @@ def _key(source: _Source, arguments: _Arguments) -> str:
 
     params = arguments.params
     if isinstance(params, (str, os.PathLike)):
-        params = [os.fspath(params), _digest_of_file(Path(params))]
+        params = [os.fspath(params), _digest_of_file(params)]
     rest = arguments._replace(params=params)
-    parts = [
+    return [
         _LAYOUT, *_this_package(), sys.platform, os.uname().machine if os.name == "posix" else "",
         CPU, ",".join(SETS), os.environ.get("CC", ""), os.environ.get("RELAXVM_CFLAGS", ""),
-        source.name, source.digest, _canonical(list(rest)),
+        _canonical(list(rest)),
     ]  # fmt: skip
-    return _digest(parts)
 
 
 def _digest(parts: list[str]) -> str:
+    import hashlib
+    import json
+
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:40]
 
 
-def _digest_of_file(path: Path) -> str:
+def _digest_of_file(path: str | os.PathLike[str]) -> str:
+    import hashlib
+
     try:
         with open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -349,6 +389,8 @@ def _canonical(value: Any) -> str:
         items = [f"{_canonical(k)}={_canonical(v)}" for k, v in value.items()]
         return f"<{','.join(items)}>"
     if isinstance(value, (np.ndarray, np.generic)) and not value.dtype.hasobject:
+        import hashlib
+
         data = np.ascontiguousarray(value)
         digest = hashlib.sha256(data.reshape(-1).view(np.uint8).data).hexdigest()
         return f"array:{data.dtype.str}{data.dtype.name}{data.shape}{digest}"
@@ -366,14 +408,19 @@ def _this_package() -> list[str]:
     if os.path.exists(os.path.join(os.path.dirname(home), "pyproject.toml")):
         files = [os.path.join(folder, name) for folder, _, names in os.walk(home) for name in names
                  if name.endswith((".py", ".so", ".pyd"))]  # fmt: skip
-    states = [(name, *_state(os.stat(name))[1:3]) for name in sorted(files)]
+    states = [
+        (name, status.st_size, status.st_mtime_ns)
+        for name, status in [(name, os.stat(name)) for name in sorted(files)]
+    ]
     return [__version__, np.__version__, repr(states)]
 
 
 # ---- entries -------------------------------------------------------------------------------
 
 
-def _find(folder: Path, key: str, source: _Source, limits: Limits | None) -> VMExecutable | None:
+def _find(
+    folder: str, key: str, source: _Source, limits: Limits | None, question: str | None
+) -> VMExecutable | None:
     """Read the executable of an entry; None if there is none, or it is broken."""
     files = _other_files(folder, key)
     if files is not None:
@@ -381,28 +428,47 @@ def _find(folder: Path, key: str, source: _Source, limits: Limits | None) -> VME
         if full is None:
             return None
         key = full
-    place = folder / key
-    content = sound_content(place / _PROGRAM)
+    place = os.path.join(folder, key)
+    content = sound_content(os.path.join(place, _PROGRAM))
     if content is None:
         return None
-    from ..executable.loading import load_library
-
-    try:
-        found = load_library(content, limits=limits, mmap=True)
-    except (RelaxVMError, ValueError):
-        # Broken, or larger than the limits allow: compiling the program says which.
+    found = _loaded(content, limits)
+    if found is None:
         if limits is None:
-            remove(place)
+            from pathlib import Path
+
+            remove(Path(place))
         return None
     with contextlib.suppress(OSError):
         os.utime(place)  # the order in which entries go
+    if question is not None and source.path is not None and limits is None:
+        home = os.path.dirname(os.path.realpath(source.path))
+        files = [source.path, *[os.path.join(home, name) for name in files or ()]]
+        if source.is_unchanged():
+            cache_index.keep(folder, question, key, _PROGRAM, [*map(os.path.abspath, files)])
     return found
 
 
-def _other_files(folder: Path, key: str) -> list[str] | None:
-    content = sound_content(folder / key / _FILES)
+def _loaded(
+    content: memoryview, limits: Limits | None, *, passed: bool = False
+) -> VMExecutable | None:
+    """Read an executable; None if it is broken, or larger than the limits allow: compiling the
+    program says which."""
+    from ..executable.loading import load_library
+
+    try:
+        return load_library(content, limits=limits, mmap=True, passed=passed)
+    except (RelaxVMError, ValueError):
+        return None
+
+
+def _other_files(folder: str, key: str) -> list[str] | None:
+    place = os.path.join(folder, key, _FILES)
+    content = sound_content(place) if os.path.exists(place) else None
     if content is None:
         return None
+    import json
+
     try:
         names = json.loads(bytes(content))
     except ValueError:
@@ -414,6 +480,8 @@ def _other_files(folder: Path, key: str) -> list[str] | None:
 def _full_key(key: str, source: _Source, files: list[str]) -> str | None:
     """The key of a model with the content of other files; None if one of them is not there, so that
     compiling the model says what is wrong."""
+    from pathlib import Path
+
     if source.path is None:
         return None
     parts = [key]
@@ -429,8 +497,12 @@ def _full_key(key: str, source: _Source, files: list[str]) -> str | None:
     return _digest(parts)
 
 
-def _keep(folder: Path, key: str, source: _Source, made: VMExecutable) -> None:
+def _keep(place: str, key: str, source: _Source, made: VMExecutable) -> None:
     """Write an entry.  What goes wrong is a warning: the program is there."""
+    import json
+    from pathlib import Path
+
+    folder = Path(place)
     if functions_of_this_process(made, made.prim_funcs):
         return
     try:
@@ -459,6 +531,7 @@ def _write(file: Path, content: VMExecutable | bytes, limit: int) -> bool:
     if is_sound(file):
         return True
     import tempfile  # here, since a program that is in the cache does not need it
+    from pathlib import Path
 
     work = Path(tempfile.mkdtemp(prefix=".new-", dir=file.parent.parent))
     try:
@@ -476,13 +549,14 @@ def _write(file: Path, content: VMExecutable | bytes, limit: int) -> bool:
 
 
 @contextlib.contextmanager
-def _locked(folder: Path, key: str) -> Iterator[None]:
+def _locked(folder: str, key: str) -> Iterator[None]:
     """Let one process compile a program while others that want it wait.  Where there are no locks,
     each compiles it."""
     try:
         import fcntl
 
-        file = os.open(folder / f".lock-{key[:2]}", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        path = os.path.join(folder, f".lock-{key[:2]}")
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     except (ImportError, OSError):
         yield
         return

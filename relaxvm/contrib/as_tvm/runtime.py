@@ -18,7 +18,7 @@ from ...dtypes import as_dtype, dtype_name
 from ...errors import RelaxVMError
 from ...executable.loading import load_library
 from ...nested import convert_nested
-from ...registry import GLOBAL, get_func, load_shipped
+from ...registry import GLOBAL, get_func
 from ...values import Device, Shape, is_tuple_of_values, take_from, to_value
 from ...vm.allocators import NAIVE_ALLOCATOR, POOLED_ALLOCATOR
 from ...vm.machine import VirtualMachine as _VirtualMachine
@@ -275,7 +275,6 @@ def register_global_func(name: Any, f: Any = None, override: bool = False) -> An
     Raises:
         ValueError: the name exists and `override` is false.
     """
-    load_shipped()
     if callable(name):
         return register_global_func(name.__name__, name, override)
 

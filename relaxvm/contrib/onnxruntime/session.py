@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core._host import get_num_threads, set_num_threads
+from ...core.blas import get_blas_threads, set_blas_threads
 from ...errors import CancelledError
 from ...executable.model_info import ValueInfo
 from .described import ModelMetadata, NodeArg
@@ -524,20 +525,25 @@ def _without_code(error: Exception) -> str:
 
 
 _threads_lock: Final = threading.Lock()
-_process_threads: list[int] = []
-"""The number of threads that the process had before a session set another one."""
+_process_threads: list[tuple[int, int | None]] = []
+"""The numbers of threads that the process had before a session set another one: of kernels, and of
+numpy's BLAS."""
 
 
 def _use_threads(count: int) -> None:
     """Have kernels run on a number of threads; 0 for that of the process."""
-    current = get_num_threads()
     if count == 0:
         if _process_threads:
             with _threads_lock:
                 if _process_threads:
-                    set_num_threads(_process_threads.pop())
-    elif current != min(count, 256):
+                    kernels, blas = _process_threads.pop()
+                    set_num_threads(kernels)
+                    if blas is not None:
+                        set_blas_threads(blas)
+        return
+    count = min(count, 256)
+    if not (_process_threads and get_num_threads() == count):
         with _threads_lock:
             if not _process_threads:
-                _process_threads.append(current)
-            set_num_threads(min(count, 256))
+                _process_threads.append((get_num_threads(), get_blas_threads()))
+            set_num_threads(count)

@@ -83,7 +83,11 @@ def utf8(text: str, what: str) -> bytes:
 
 
 class Reader:
-    """Reads the fields of sections from a stream, and tracks the position for error messages."""
+    """Reads the fields of sections from a stream, and tracks the position for error messages.
+
+    Attributes:
+        checks_content: whether the checksums of sections are checked.
+    """
 
     def __init__(
         self,
@@ -91,8 +95,10 @@ class Reader:
         name: str,
         limits: Limits,
         section: str = "header",
+        checks_content: bool = True,
     ) -> None:
         self.stream = stream
+        self.checks_content = checks_content
         self.unpack = stream.unpack
         self.name = name
         self.limits = limits

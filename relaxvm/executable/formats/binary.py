@@ -273,10 +273,14 @@ class Decoded(NamedTuple):
 
 
 def decode(
-    stream: BufferStream | FileStream, name: str, limits: Limits, strict: bool
+    stream: BufferStream | FileStream,
+    name: str,
+    limits: Limits,
+    strict: bool,
+    checks_content: bool = True,
 ) -> Decoded:
-    """Read an executable from a stream; arguments and errors as for `loads`."""
-    read = Reader(stream, name, limits)
+    """Read an executable from a stream; arguments and errors as for `read_buffer`."""
+    read = Reader(stream, name, limits, checks_content=checks_content)
     try:
         has_scopes = _load_header(read)
         functions = _load_functions(read)
@@ -375,8 +379,15 @@ def read_buffer(
     mmap: bool = False,
     strict: bool = True,
     name: str = "<bytes>",
+    checks_content: bool = True,
 ) -> Decoded:
-    """Read as `loads` does; return also where the sections are."""
+    """Read as `loads` does; return also where the sections are.
+
+    Args:
+        data, limits, mmap, strict, name: as for `loads`.
+        checks_content: whether the checksums of sections are checked: not if the file has not
+            changed since that was done.
+    """
     try:
         view = memoryview(data).cast("B")
     except TypeError:
@@ -389,7 +400,7 @@ def read_buffer(
         limits = Limits()
     if not mmap:
         limits.check("file_bytes", view.nbytes, name)
-    return decode(BufferStream(view, mmap), name, limits, strict)
+    return decode(BufferStream(view, mmap), name, limits, strict, checks_content)
 
 
 def load(
