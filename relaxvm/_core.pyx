@@ -29,7 +29,7 @@ from .core._translate import QUICKENED, translate
 from .core.conversion import Converter
 from .core.operations import enabled_rewritings
 from .errors import BugError, CancelledError, InternalError, LimitError, RelaxVMError
-from .core.floating import report_status
+from .core.floating import report_status, warn
 from .deep import reduce, set_types, show
 from .messages import readable
 from .values import Shape, add_kind, to_own_value, to_value
@@ -1114,7 +1114,7 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp,
                         break
                 rvm_store(fp + ip[CALL_DST], value)
                 next_ip = ip + CALL_ARGS + count
-                if rvm_unlikely(ticks < 0) or rvm_unlikely(run.cancelled):
+                if rvm_unlikely(ticks < 0) or rvm_unlikely(run.asked):
                     ticks = -1
                     break
                 ip = next_ip
@@ -1131,7 +1131,7 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp,
                     break
                 Py_DECREF(<object>value)
                 next_ip = ip + CALL_VOID_ARGS + count
-                if rvm_unlikely(ticks < 0) or rvm_unlikely(run.cancelled):
+                if rvm_unlikely(ticks < 0) or rvm_unlikely(run.asked):
                     ticks = -1
                     break
                 ip = next_ip
@@ -1729,6 +1729,8 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp,
         if ticks >= 0:
             break
         ticks = POLL_TICKS
+        if run.asked & RVM_WARNED and _give_warnings(machine, image, run, ip) < 0:
+            break
         if _poll(run) < 0:
             break
         ip = next_ip
@@ -1757,8 +1759,11 @@ cdef int _tell_hot(Machine machine, int64_t index) except -1:
 
 
 cdef int _compiled_poll(RvmActivation* a) noexcept:
+    cdef Run* run = <Run*>a.run
     a.ticks = POLL_TICKS
-    return _poll(<Run*>a.run)
+    if run.asked & RVM_WARNED and _give_warnings(<Machine>a.machine, <Image>a.image, run, a.ip) < 0:
+        return -1
+    return _poll(run)
 
 
 cdef int _compiled_deadline(RvmActivation* a) noexcept:
@@ -1806,7 +1811,7 @@ cdef PyObject* _compiled_call(RvmActivation* a, PyObject* callee, PyObject** arg
         return NULL
     if rvm_unlikely(not _is_plain(machine, value)):
         value = _as_value(machine, callee, value)
-    if rvm_unlikely((<Run*>a.run).cancelled):
+    if rvm_unlikely((<Run*>a.run).asked):
         a.ticks = -1
     return value
 
@@ -1816,7 +1821,7 @@ cdef int _compiled_call_void(RvmActivation* a, PyObject* callee, PyObject** args
     cdef PyObject* value = rvm_call_packed(callee, args, count, &a.ticks, PYTHON_TICKS, CALL_TICKS)
     if rvm_unlikely(value is NULL):
         return -1
-    if rvm_unlikely((<Run*>a.run).cancelled):
+    if rvm_unlikely((<Run*>a.run).asked):
         a.ticks = -1
     Py_DECREF(<object>value)
     return 0
@@ -2063,17 +2068,22 @@ cdef PyObject* _new_static_array(const int64_t* ip) noexcept:
 cdef int _after_loop(int64_t ufunc, int answer) noexcept:
     """Report the floating-point status after a ufunc's loop, if `answer` is one.
 
-    Returns the ticks that this takes, or -1 with an exception.
+    Returns the ticks that this takes, so many that there is a poll if there is a warning to give, or
+    -1 with an exception.
     """
-    if answer == RVM_RAISED or _report(-1 - answer, <PyObject*>ufunc) < 0:
+    if answer == RVM_RAISED:
         return -1
-    return PYTHON_TICKS
+    answer = _report(-1 - answer, <PyObject*>ufunc)
+    if answer < 0:
+        return -1
+    return POLL_TICKS + 1 if answer else PYTHON_TICKS
 
 
 # The loop and what it calls know no exceptions of Cython's: they return NULL or -1 with one set.  A
 # function that raises is called through a pointer that says so.  (In an ``except`` clause, the code
 # that Cython 3.3 generates releases NULL where the memory for the exception is missing.)
 ctypedef int (*reporter)(int, PyObject*) noexcept
+ctypedef int (*warner)(Machine, Image, Run*, const int64_t*) noexcept
 ctypedef int (*run_hook)(Machine, int64_t, PyObject**, int64_t, PyObject*) noexcept
 ctypedef PyObject* (*maker)(PyObject*, PyObject*, PyObject*) noexcept
 ctypedef PyObject* (*loader)(PyObject*, int64_t) noexcept
@@ -2082,6 +2092,7 @@ cdef scalar_call _call_scalars = <scalar_call>call_scalars
 ctypedef int (*hot_hook)(Machine, int64_t) noexcept
 ctypedef PyObject* (*converter)(PyObject*, int64_t, Py_ssize_t, PyObject*) noexcept
 cdef reporter _report = <reporter>_report_status
+cdef warner _give_warnings = <warner>_warn_at
 cdef run_hook _call_run_hook = <run_hook>_run_hook
 cdef hot_hook _call_on_hot = <hot_hook>_tell_hot
 cdef maker _new_exception = <maker>_make_exception
@@ -2090,7 +2101,15 @@ cdef loader _load_function = <loader>_new_function
 
 
 cdef int _report_status(int status, PyObject* ufunc) except -1:
-    report_status(status, (<object>ufunc).__name__)
+    """Returns 1 if the next poll is to give a warning."""
+    return report_status(status, (<object>ufunc).__name__)
+
+
+cdef int _warn_at(Machine machine, Image image, Run* run, const int64_t* ip) except -1:
+    """Give the warnings of the call at `ip`."""
+    cdef int64_t pc = image.source_pc(ip)
+    for message in take_warnings(run):
+        machine._on_warning(message, pc)
     return 0
 
 
@@ -2114,7 +2133,7 @@ cdef int _poll(Run* run) noexcept:
         if yielded is NULL:
             return -1
         Py_DECREF(<object>yielded)
-    if run.cancelled:
+    if run.asked & RVM_CANCELLED:
         _fail_cancelled()
         return -1
     return _check_deadline(run)
@@ -2622,7 +2641,7 @@ cdef class Stepper:
     def _stop(self):
         """End it: at once if it is paused, at the next poll if it is in progress in another thread."""
         if self.running:
-            self.chunk.run.cancelled = True
+            self.chunk.run.asked |= RVM_CANCELLED
         else:
             self._drop()
 
@@ -2834,7 +2853,7 @@ cdef class Machine:
         cdef Run* run = _runs.older
         while run is not _runs:
             if run.machine is <PyObject*>self:
-                run.cancelled = True
+                run.asked |= RVM_CANCELLED
             run = run.older
 
     def _limit_of(self, error):
@@ -2878,6 +2897,10 @@ cdef class Machine:
 
     def _on_error(self, exception, frames, total):
         """Called with an exception that ends a run, before it reaches the caller."""
+
+    def _on_warning(self, message, pc):
+        """Called with what a kernel warns of, after the call at `pc`."""
+        warn(message)
 
 
 cdef int64_t _bound(object limit) except -1:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from relaxvm import isa
 from relaxvm.dtypes import as_dtype
 from relaxvm.executable import FunctionInfo, VMExecutable
-from relaxvm.executable.debug_info import MAX_NUMBER, DebugInfo, Span
+from relaxvm.executable.debug_info import MAX_NUMBER, DebugInfo, Location, Span
 from relaxvm.isa import Arg, ArgKind, FuncKind, Instruction
 from relaxvm.values import Shape
 
@@ -104,8 +104,10 @@ def debug_infos(draw: st.DrawFn, num_instrs: int, codec: str | None = "utf-8") -
     )
     pcs = st.sets(st.integers(0, num_instrs - 1), max_size=6) if num_instrs else st.just(set())
     variable = st.none() | st.sampled_from(variables)
+    binding = st.tuples(st.none() | spans, variable)
+    parts = st.lists(binding.filter(lambda part: part != (None, None)), max_size=2).map(tuple)
     return DebugInfo.of(
-        [(pc, draw(st.none() | spans), draw(variable)) for pc in sorted(draw(pcs))],
+        [Location(pc, *draw(binding), draw(st.just(()) | parts)) for pc in sorted(draw(pcs))],
         {file: draw(st.dictionaries(number, st.text(line, max_size=8), max_size=3))
          for file in files},
     )  # fmt: skip

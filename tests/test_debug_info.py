@@ -186,11 +186,12 @@ def section(
     files: bytes = FILES,
     variables: bytes = VARIABLES,
     texts: bytes = TEXTS,
+    parts: bytes = b"",
     *,
     version: int = 1,
     size: int | None = None,
 ) -> bytes:
-    content = runs + spans + lines + files + variables + texts
+    content = runs + spans + lines + files + variables + texts + parts
     size = len(content) if size is None else size
     return b"rvmdebug" + u64(version, size) + content
 
@@ -203,8 +204,16 @@ MALFORMED: dict[str, tuple[bytes, str]] = {
     "size too large": (section(size=10_000), r"truncated at byte \d+: 10000 bytes needed"),
     "size of everything": (section(size=2**64 - 1), "truncated at byte"),
     "size too small": (section(size=30), r"truncated at byte \d+: 24 bytes needed, 22 left"),
-    "size with a rest": (section(size=len(section()) - 24 + 3) + b"abc",
-                         r"expected its end at byte \d+, got it at \d+"),
+    "size with a rest": (section(size=len(section()) - 24 + 3) + b"abc", "truncated at byte"),
+    "size with another rest": (section(parts=table((0, 0, 0)) + b"abc"),
+                               r"expected its end at byte \d+, got it at \d+"),
+    "no parts": (section(parts=table()), "expected at least one part of an operation"),
+    "part of nothing": (section(parts=table((2, 0, 0))), "parts: expected rows of runs below 2"),
+    "part before all": (section(parts=table((-1, 0, 0))), "parts: expected rows of runs below 2"),
+    "order of parts": (section(parts=table((1, 0, 0), (0, 0, 0))), "which do not decrease"),
+    "empty part": (section(parts=table((0, -1, -1))), "parts: expected each to have a place"),
+    "span of a part": (section(parts=table((0, 1, 0))), "runs: span: expected indices below 1"),
+    "variable of a part": (section(parts=table((0, 0, 2))), "runs: variable: expected indices"),
     "number of runs": (section(runs=u64(2**60)), "truncated at byte"),
     "number of spans": (section(spans=u64(2**63)), "truncated at byte"),
     "number of lines": (section(lines=u64(2**64 - 1)), "truncated at byte"),

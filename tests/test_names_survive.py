@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
 import pytest
 
 import relaxvm
+from relaxvm import ExecBuilder
 from relaxvm.cli import main
 from relaxvm.executable import VMExecutable
 from relaxvm.ir import BlockBuilder, TensorType, Var
@@ -57,11 +60,125 @@ def test_kernels_have_the_names_of_the_script(pipeline: str) -> None:
     executable = relaxvm.build(mod)
     found = kernels(executable)
     for kernel, name in found.items():
-        # A fused kernel has the name of its result.
+        # A fused kernel has the name of its result, and those of its other operators as parts.
         assert name == EXPECTED.get(kernel, "active")
+    if "fused" in found:
+        (fused,) = [place for place in executable.debug or () if place.parts]
+        assert fused.variable == "active"
+        ((span, variable),) = fused.parts
+        assert variable == "doubled"
+        assert span is not None
+        assert span.line == fused.span.line - 1  # type: ignore[union-attr]
     assert {"matmul", "exp"} <= set(found)
     again = relaxvm.loads(executable.to_bytes())
     assert kernels(again) == found
+
+
+def chain() -> relaxvm.IRModule:
+    """A chain of elementwise operators without places."""
+    builder = BlockBuilder()
+    x = Var("x", TensorType((200, 200), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            logarithm = builder.emit(CONSTRUCTORS["log"](x), "logarithm")
+            doubled = builder.emit(CONSTRUCTORS["add"](logarithm, logarithm), "doubled")
+            out = builder.emit_output(CONSTRUCTORS["exp"](doubled), "out")
+        builder.emit_func_output(out)
+    return builder.get()
+
+
+def test_names_of_fused_operators_without_places() -> None:
+    executable = relaxvm.build(chain(), relax_pipeline="model")
+    assert executable.debug is not None
+    (fused,) = [place for place in executable.debug if place.parts]
+    assert fused[1:] == (None, "out", ((None, "logarithm"), (None, "doubled")))
+    assert "#   with logarithm, doubled" in executable._repr_html_()
+    for again in (
+        relaxvm.loads(executable.to_bytes()),
+        relaxvm.parse_text(executable.as_text(complete=True)),
+    ):
+        assert again.debug == executable.debug
+    names: dict[str, Any] = {}
+    exec(executable.as_python(), names)
+    assert names["ex"].debug == executable.debug
+    vm = relaxvm.VirtualMachine(executable)
+    with np.errstate(all="raise"), pytest.raises(FloatingPointError) as caught:
+        vm.main(np.zeros((200, 200), "f4"))
+    assert "binding out\n  which also computes logarithm, doubled" in caught.value.__notes__[0]
+
+
+def test_recognized_and_packed_operators_have_all_names() -> None:
+    """What a pass makes of several operators of a network, in C kernels where there are some."""
+    rng = np.random.default_rng(0)
+    weight = rng.normal(size=(64, 3, 3, 3)).astype("f4")
+    matrix = rng.normal(size=(64, 64)).astype("f4")
+    builder = BlockBuilder()
+    x = Var("x", TensorType((1, 3, 16, 16), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            conv = builder.emit(R.nn.conv2d(x, R.const(weight), padding=1), "conv")
+            bias = R.const(np.ones((1, 64, 1, 1), "f4"))
+            biased = builder.emit(R.add(conv, bias), "biased")
+            active = builder.emit(R.nn.relu(biased), "active")
+            pooled = builder.emit(R.mean(active, [2, 3]), "pooled")
+            product = builder.emit(R.matmul(pooled, R.const(matrix)), "product")
+            total = builder.emit(R.add(product, R.const(np.ones(64, "f4"))), "total")
+            gate = builder.emit(R.sigmoid(total), "gate")
+            swish = builder.emit_output(R.multiply(total, gate), "swish")
+        builder.emit_func_output(swish)
+    mod = builder.get()
+    executable = relaxvm.build(mod, relax_pipeline="model")
+    assert executable.debug is not None
+    found = {place.variable for place in executable.debug}
+    found |= {name for place in executable.debug for _, name in place.parts}
+    assert {"conv", "biased", "active", "pooled", "product", "total", "gate", "swish"} <= found
+
+
+@pytest.mark.parametrize("exec_mode", ["bytecode", "compiled"])
+@pytest.mark.parametrize("pipeline", [None, "model"])
+def test_floating_point_warnings_name_the_variable(exec_mode: Any, pipeline: Any) -> None:
+    options = {} if pipeline is None else {"relax_pipeline": pipeline}
+    vm = relaxvm.VirtualMachine(relaxvm.build(chain(), exec_mode=exec_mode, **options))
+    variable = "logarithm" if pipeline is None else "out"
+    message = rf"divide by zero encountered in log \(main, pc \d+: {variable}\)"
+    for _ in range(2):
+        with pytest.warns(RuntimeWarning, match=message) as caught:
+            vm.main(np.zeros((200, 200), "f4"))
+        assert len(caught) == 1
+        assert caught[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        vm.main(np.ones((200, 200), "f4"))
+        with pytest.raises(RuntimeWarning, match=message) as raised:
+            vm.main(np.zeros((200, 200), "f4"))
+    assert any(note.startswith("in main") for note in raised.value.__notes__)
+
+
+def test_warnings_of_kernels_that_are_called_inside_of_others() -> None:
+    """A function of Python that a program calls, and which runs another program."""
+    inner = relaxvm.VirtualMachine(relaxvm.build(chain()))
+    builder = ExecBuilder()
+    with builder.function("outer", num_inputs=1):
+        builder.emit_call("work", [builder.r(0)], dst=builder.r(1))
+        builder.emit_ret(builder.r(1))
+    vm = relaxvm.VirtualMachine(builder.get(), functions={"work": lambda x: inner.main(x)})
+    with pytest.warns(RuntimeWarning, match=r"in log \(main, pc \d+: logarithm\)") as caught:
+        vm["outer"](np.zeros((200, 200), "f4"))
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+
+
+def test_warnings_in_threads_name_their_own_programs() -> None:
+    vm = relaxvm.VirtualMachine(relaxvm.build(chain()))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        threads = [Thread(target=vm.main, args=(np.zeros((200, 200), "f4"),)) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(caught) == 8
+    assert all("(main, pc " in str(each.message) for each in caught)
 
 
 def test_names_of_a_block_builder() -> None:

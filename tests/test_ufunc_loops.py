@@ -49,7 +49,7 @@ def outcome(vm: VirtualMachine, *args: Any) -> tuple[Any, ...]:
             assert vm.main(*args) is None
         except Exception as raised:
             error = type(raised), str(raised)
-    said = [(w.category, str(w.message)) for w in caught]
+    said = [(w.category, str(w.message).partition(" (main, pc ")[0]) for w in caught]
     return error, said, [a.tobytes() if isinstance(a, np.ndarray) else a for a in args]
 
 

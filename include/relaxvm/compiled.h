@@ -70,7 +70,7 @@ typedef struct RvmServices {
     void (*clear_error)(void);
     void (*hold_error)(RvmActivation *);   /* puts the exception aside, and sets it again */
     void (*release_error)(RvmActivation *);
-    int (*poll)(RvmActivation *);          /* -1 with an exception */
+    int (*poll)(RvmActivation *);          /* after the operation at `ip`; -1 with an exception */
     int (*check_deadline)(RvmActivation *);
     /* values */
     RvmRef (*from_int)(int64_t);

@@ -519,7 +519,7 @@ def _instruction(executable: VMExecutable, pc: int) -> dict[str, Any]:
 
 
 def _place(debug: DebugInfo, pc: int) -> dict[str, Any]:
-    _, span, variable = debug.location(pc)
+    _, span, variable, _ = debug.location(pc)
     names = ("file", "line", "column", "end_line", "end_column")
     source = None if span is None else {name: getattr(span, name) for name in names}
     return {"source": source, "variable": variable}

@@ -16,7 +16,7 @@ from typing import Any, Final
 from ..dtypes import as_dtype
 from ..errors import LimitError
 from ..executable import MAKE_ADT
-from ..executable.debug_info import Span
+from ..executable.debug_info import FusedSpan, Part, Span
 from ..executable.exec_builder import ExecBuilder, Label
 from ..field_types import FunctionField, parse
 from ..ir import (
@@ -213,7 +213,7 @@ class _FunctionEmitter:
         self._bools: set[Expr] = set()
         """Variables that are bools of Python."""
         self._files: set[str] = set()
-        self._place: tuple[Span | None, str | None] = None, None
+        self._place: tuple[Span | None, str | None, tuple[Part, ...]] = None, None, ()
         self.current: Binding | None = None
         self._is_checked = has_shape_heap(func)
         used = _Used()
@@ -353,13 +353,16 @@ class _FunctionEmitter:
         var = binding.var
         if not (isinstance(binding, VarBinding) or self._is_checked):
             raise TypeError(f"{var} is bound by a match_cast; run VMShapeLower first")
-        span = binding.span
-        if span is not None:
-            self._files.add(span.file)
+        span, value = binding.span, binding.value
+        parts: tuple[Part, ...] = ()
+        if isinstance(span, FusedSpan):
+            if not _is_memory(value):  # only what computes it is made of all its parts
+                parts = span.parts
+            span = span.place
+        self._files.update(place.file for place, _ in ((span, None), *parts) if place is not None)
         is_used = var in self._used
-        self._place = span, var.name if is_used else name_behind(var.name)
+        self._place = span, var.name if is_used else name_behind(var.name), parts
         self._builder.at(*self._place)
-        value = binding.value
         if isinstance(value, Call) and isinstance(value.op, ExternFunc) and (
             value.op.global_symbol == _TAG_IS
         ):  # fmt: skip
@@ -617,6 +620,13 @@ def has_shape_heap(func: Function) -> bool:
             and value.args[0].global_symbol == "vm.builtin.alloc_shape_heap"
         )
     )
+
+
+def _is_memory(value: Expr) -> bool:
+    """Whether an expression makes or frees memory."""
+    return isinstance(value, Call) and isinstance(value.op, Op) and value.op in (
+        _ALLOC_STORAGE, _ALLOC_TENSOR, _KILL
+    )  # fmt: skip
 
 
 def _is_kill(binding: Binding) -> bool:

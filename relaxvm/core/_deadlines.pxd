@@ -3,6 +3,10 @@ from libc.stdint cimport int64_t
 
 
 cdef extern from "_runs.h":
+    enum:
+        RVM_CANCELLED
+        RVM_WARNED
+
     ctypedef struct PyThreadState:
         pass
 
@@ -25,7 +29,7 @@ cdef extern from "_runs.h":
         int64_t words
         int64_t calls_left
         int64_t polls
-        bint cancelled
+        int asked
         rvm_pause* pause
         int64_t deadline
         PyObject* host
@@ -57,3 +61,4 @@ cdef extern from "_runs.h":
 
 cdef Run* all_runs() noexcept
 cdef int look() except -1
+cdef list take_warnings(Run* run)

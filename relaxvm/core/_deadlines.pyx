@@ -1,5 +1,6 @@
 # cython: auto_pickle=False
-"""The runs in progress: until when they may run, and whether they were cancelled.
+"""The runs in progress: until when they may run, whether they were cancelled, and what their kernels
+warn of.
 
 Kernels work in pieces and call `check_time` between them, so that a limit, a cancellation or a signal
 ends a kernel that takes long.  Outside of a run there is no deadline, and `check_time` handles signals
@@ -35,7 +36,7 @@ cdef int look() except -1:
     PyErr_CheckSignals()
     run = rvm_caller(&rvm_all_runs, &rvm_all_runs)
     while run is not NULL:
-        if run.cancelled:
+        if run.asked & RVM_CANCELLED:
             raise CancelledError("the run was cancelled")
         if run.deadline != INT64_MAX:
             if now == 0:
@@ -58,3 +59,38 @@ def check_time():
         BaseException: what a handler of a signal raises.
     """
     look()
+
+
+# What the kernels of runs have warned of: the address of the run, and the message.
+cdef list _warnings = []
+
+
+def in_run():
+    """Whether a run has called this code."""
+    return rvm_caller(&rvm_all_runs, &rvm_all_runs) is not NULL
+
+
+def warn_later(str message):
+    """Let the run that calls this code give a warning, with its position, once the call has ended.
+
+    Returns:
+        Whether there is such a run.
+    """
+    cdef Run* run = rvm_caller(&rvm_all_runs, &rvm_all_runs)
+    if run is NULL:
+        return False
+    if not run.asked & RVM_WARNED:
+        take_warnings(run)  # of an earlier run at the same address that has ended with an exception
+        run.asked |= RVM_WARNED
+    _warnings.append((<size_t>run, message))
+    return True
+
+
+cdef list take_warnings(Run* run):
+    """Remove and return the messages of a run."""
+    global _warnings
+    cdef list taken = [message for address, message in _warnings if address == <size_t>run]
+    if taken:
+        _warnings = [entry for entry in _warnings if entry[0] != <size_t>run]
+    run.asked &= ~RVM_WARNED
+    return taken

@@ -17,6 +17,11 @@ typedef struct {
     int paused;
 } rvm_pause;
 
+enum {
+    RVM_CANCELLED = 1, /* end the run */
+    RVM_WARNED = 2     /* say what its kernels have warned of, with the pc */
+};
+
 /* One invocation from Python.  It is in memory from the heap, as its frames are: a program may switch C
  * stacks (greenlets) while others refer to it.
  *
@@ -35,7 +40,7 @@ typedef struct rvm_active_run {
     int64_t words;             /* of all chunks */
     int64_t calls_left;        /* how much deeper calls may be nested */
     int64_t polls;
-    int cancelled;
+    int asked;                 /* RVM_CANCELLED, RVM_WARNED: what the next poll is to do */
     rvm_pause *pause;          /* set in runs of stepped code */
     int64_t deadline;          /* in ns of the clock; INT64_MAX if there is none */
 
@@ -80,7 +85,7 @@ static inline void rvm_begin_run(rvm_active_run *runs, rvm_active_run *run, PyTh
     run->frames = state->datastack_chunk;
     run->machine = machine;
     run->polls = 0;
-    run->cancelled = 0;
+    run->asked = 0;
     run->deadline = INT64_MAX;
     run->host = NULL;
 }

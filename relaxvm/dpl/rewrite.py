@@ -17,6 +17,7 @@ from ..analysis.structure import remove_all_unused, without_unused
 from ..analysis.variables import uses_of_binding
 from ..core.checkpoints import checkpoint
 from ..errors import did_you_mean
+from ..executable.debug_info import FusedSpan, Part
 from ..ir import (
     Binding,
     BindingBlock,
@@ -215,6 +216,7 @@ class _Sweep(ExprMutator):
         self._rules = rules
         self._budget = budget
         self._values: dict[Var, Expr] = {}
+        self._places: dict[Expr, Part] = {}
         self._matcher = Matcher(self._values)
 
     def visit_block(self, block: BindingBlock) -> BindingBlock:
@@ -228,17 +230,19 @@ class _Sweep(ExprMutator):
             new = self.visit_binding(binding)
             assert isinstance(new, Binding)
             if isinstance(new, VarBinding):
-                value = self._rewritten(new.value)
+                value, parts = self._rewritten(new.value)
                 if value is not None:
                     self._budget.spend()
                     self.changed = True
-                    again = bindings_for(value, new, is_dataflow)
+                    made_of = VarBinding(new.var, new.value, FusedSpan.of(new.span, parts))
+                    again = bindings_for(value, made_of, is_dataflow)
                     var = again[-1].var
                     if var is not binding.var:
                         self.var_map[binding.var] = var
                     queue.extendleft(reversed(again))
                     continue
                 self._values[new.var] = new.value
+                self._places[new.value] = new.span, new.var.name
             done.append(new)
         if is_dataflow:
             self._hide(done)
@@ -255,7 +259,8 @@ class _Sweep(ExprMutator):
             ):
                 self._values.pop(binding.var, None)
 
-    def _rewritten(self, value: Expr) -> Expr | None:
+    def _rewritten(self, value: Expr) -> tuple[Expr | None, list[Part]]:
+        """The new value, and the other bindings whose calls were matched."""
         for rule in self._rules:
             matches = self._matcher.extract(rule.pattern, value)
             if matches is None:
@@ -269,8 +274,10 @@ class _Sweep(ExprMutator):
                 )
             expr = convert_to_expr(new)
             if expr is not value and not structural_equal(expr, value):
-                return expr
-        return None
+                calls = [each for each in matches.values() if isinstance(each, Call)]
+                places = dict.fromkeys(call for call in reversed(calls) if call is not value)
+                return expr, [self._places[call] for call in places if call in self._places]
+        return None, []
 
 
 def _is_same(a: object, b: object) -> bool:

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["DebugInfo", "Location", "Span", "short_file"]
+__all__ = ["DebugInfo", "FusedSpan", "Location", "Span", "short_file"]
 
 MAX_LINE: Final = 1000
 """Characters of a line of source.  `DebugInfo.of` does not keep longer ones: nobody wrote them."""
@@ -81,6 +81,52 @@ class Span:
         return Span, self._key()
 
 
+Part = tuple[Span | None, str | None]
+"""A binding that has become part of an operation: its place and its variable, as far as known."""
+
+
+class FusedSpan(Span):
+    """The place of an operation that a pass has made of several bindings.
+
+    It is that of the binding whose variable the operation defines, so passes that know nothing of
+    parts keep them.
+
+    Attributes:
+        place: of that binding, if known; without one, file, line and column mean nothing.
+        parts: the other bindings, in the order of the program.
+    """
+
+    __slots__ = ("parts", "place")
+
+    def __init__(self, place: Span | None, parts: Iterable[Part]) -> None:
+        key = ("?", 1, 1, 1, 2) if place is None else place._key()
+        super().__init__(*key)
+        self.place = place
+        self.parts = tuple(parts)
+
+    @classmethod
+    def of(cls, span: Span | None, bindings: Iterable[Part]) -> Span | None:
+        """The place of an operation that was made of the binding at `span` and of other ones, which
+        may have been made of several themselves."""
+        parts: dict[Part, None] = {}
+        for place, name in bindings:
+            if isinstance(place, FusedSpan):
+                parts.update(dict.fromkeys(place.parts))
+                place = place.place
+            if place is not None or name:
+                parts[place, name or None] = None
+        if isinstance(span, FusedSpan):
+            parts.update(dict.fromkeys(span.parts))
+            span = span.place
+        return cls(span, parts) if parts else span
+
+    def __repr__(self) -> str:
+        return f"FusedSpan({self.place!r}, {self.parts!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FusedSpan, (self.place, self.parts)
+
+
 class Location(NamedTuple):
     """Where the instructions from `pc` on come from, up to the pc of the next location.
 
@@ -88,11 +134,13 @@ class Location(NamedTuple):
         pc: counted from the start of the executable.
         span: the binding in the source, if known.
         variable: the variable of the IR that the binding defines, if known.
+        parts: place and variable of the other bindings that a pass has put into this operation.
     """
 
     pc: int
     span: Span | None = None
     variable: str | None = None
+    parts: tuple[Part, ...] = ()
 
 
 def short_file(file: str) -> str:
@@ -117,6 +165,8 @@ class DebugInfo:
         runs: int32[n, 3], one row per `Location`: first pc, row of `spans` or -1, index into
             `variables` or -1.  The pcs increase, a row differs from the one before it in more than
             its pc, and the first one is not of nothing.
+        parts: int32[j, 3], one row per part of an operation that was made of several: row of
+            `runs`, which does not decrease, row of `spans` or -1, index into `variables` or -1.
         spans: int32[k, 5]: index into `files`, line, column, end_line, end_column.
         files, variables: names.  They and the rows of `spans` are distinct, and are in the order
             of their first use.
@@ -127,14 +177,15 @@ class DebugInfo:
         ValueError: the columns are not as described.
     """
 
-    __slots__ = ("_file_index", "_line_keys", "_pcs", "files", "line_numbers", "line_texts", "runs",
-                 "spans", "variables")  # fmt: skip
+    __slots__ = ("_file_index", "_line_keys", "_pcs", "files", "line_numbers", "line_texts",
+                 "parts", "runs", "spans", "variables")  # fmt: skip
 
     files: tuple[str, ...]
     variables: tuple[str, ...]
     line_texts: tuple[str, ...]
     runs: NDArray[np.int32]
     spans: NDArray[np.int32]
+    parts: NDArray[np.int32]
     line_numbers: NDArray[np.int32]
     _pcs: NDArray[np.int32]
     _file_index: dict[str, int]
@@ -148,8 +199,10 @@ class DebugInfo:
         variables: Sequence[str] = (),
         line_numbers: ArrayLike = (),
         line_texts: Sequence[str] = (),
+        parts: ArrayLike = (),
     ) -> None:
         put = object.__setattr__
+        put(self, "parts", _table("parts", parts, 3))
         put(self, "runs", _table("runs", runs, 3))
         put(self, "spans", _table("spans", spans, 5))
         put(self, "files", tuple(files))
@@ -164,14 +217,15 @@ class DebugInfo:
     @classmethod
     def of(
         cls,
-        locations: Iterable[tuple[int, Span | None, str | None]],
+        locations: Iterable[Place],
         sources: Mapping[str, str | Mapping[int, str]] | None = None,
     ) -> DebugInfo:
         """Debug information from locations.
 
         Args:
-            locations: `Location` or plain tuples (pc, span, variable); the pcs must not decrease,
-                and of several with the same pc the last one counts.
+            locations: `Location` or plain tuples (pc, span, variable), to which parts may be
+                added; the pcs must not decrease, and of several with the same pc the last one
+                counts.
             sources: file -> its text, of which the lines that spans touch are kept, up to
                 `MAX_LINE` characters long; or line -> text, which is kept as it is.
 
@@ -182,13 +236,18 @@ class DebugInfo:
         files: dict[str, int] = {}
         variables: dict[str, int] = {}
         spans: dict[_SpanKey, int] = {}
-        runs = [
-            (
-                pc,
+
+
+        def numbers_of(span: _SpanKey | None, variable: str | None) -> tuple[int, int]:
+            return (
                 -1 if span is None else spans.setdefault(span, len(spans)),
                 -1 if variable is None else variables.setdefault(variable, len(variables)),
             )
-            for pc, (span, variable) in _changes(locations)
+
+        changes = list(_changes(locations))
+        runs = [(pc, *numbers_of(*place[:2])) for pc, place in changes]
+        parts = [
+            (row, *numbers_of(*part)) for row, (_, place) in enumerate(changes) for part in place[2]
         ]
         table = [
             (files.setdefault(file, len(files)), *map(operator.index, numbers))
@@ -197,13 +256,13 @@ class DebugInfo:
         kept = _kept_lines(table, files, sources or {})
         return cls(
             _columns(runs, 3), _columns(table, 5), tuple(files), tuple(variables),
-            _columns(list(kept), 2), tuple(kept.values()),
+            _columns(list(kept), 2), tuple(kept.values()), _columns(parts, 3),
         )  # fmt: skip
 
     @classmethod
     def of_bodies(
         cls,
-        bodies: Iterable[tuple[int, int, Iterable[tuple[int, Span | None, str | None]]]],
+        bodies: Iterable[tuple[int, int, Iterable[Place]]],
         sources: Mapping[str, str | Mapping[int, str]] | None = None,
     ) -> DebugInfo | None:
         """Debug information of functions, None if nothing is known of any.
@@ -216,13 +275,11 @@ class DebugInfo:
         Raises:
             ValueError: as `of`.
         """
-        locations: list[tuple[int, Span | None, str | None]] = []
+        locations: list[Place] = []
         for start, end, inside in bodies:
             locations.append((start, None, None))
             locations += [
-                (start + pc, span, variable)
-                for pc, span, variable in inside
-                if start + pc < end
+                Location(start + pc, *place) for pc, *place in inside if start + pc < end
             ]
         return cls.of(locations, sources) or None
 
@@ -233,8 +290,9 @@ class DebugInfo:
         if short == self.files or len(set(short)) < len(short):
             return self
         return DebugInfo(
-            self.runs, self.spans, short, self.variables, self.line_numbers, self.line_texts
-        )
+            self.runs, self.spans, short, self.variables, self.line_numbers, self.line_texts,
+            self.parts,
+        )  # fmt: skip
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"DebugInfo.{name}: debug information is immutable")
@@ -301,7 +359,18 @@ class DebugInfo:
             pc,
             self._span(span) if span >= 0 else None,
             self.variables[variable] if variable >= 0 else None,
+            self._parts_of(row) if len(self.parts) else (),
         )
+
+    def _parts_of(self, row: int) -> tuple[Part, ...]:
+        first, last = np.searchsorted(self.parts[:, 0], (row, row + 1)).tolist()
+        return tuple([
+            (
+                self._span(span) if span >= 0 else None,
+                self.variables[variable] if variable >= 0 else None,
+            )
+            for _, span, variable in self.parts[first:last].tolist()
+        ])  # fmt: skip
 
     def _span(self, row: int) -> Span:
         file, *numbers = self.spans[row].tolist()
@@ -325,7 +394,7 @@ class DebugInfo:
     # Content
 
     def _content(self) -> tuple[Any, ...]:
-        arrays = self.runs, self.spans, self.line_numbers
+        arrays = self.runs, self.spans, self.line_numbers, self.parts
         return (
             *(array.tobytes() for array in arrays),
             self.files, self.variables, self.line_texts,
@@ -348,33 +417,43 @@ class DebugInfo:
     def __reduce__(self) -> tuple[Any, ...]:
         return DebugInfo, (
             self.runs, self.spans, self.files, self.variables, self.line_numbers, self.line_texts,
+            self.parts,
         )  # fmt: skip
 
 
+Place = tuple[int, Span | None, str | None] | Location
 _SpanKey = tuple[str, int, int, int, int]
-_Place = tuple[_SpanKey | None, str | None]
-_UNKNOWN: Final[_Place] = (None, None)
+_Part = tuple[_SpanKey | None, str | None]
+_Place = tuple[_SpanKey | None, str | None, tuple[_Part, ...]]
+_UNKNOWN: Final[_Place] = (None, None, ())
 
 
 # From locations to columns
 
 
 def _changes(
-    locations: Iterable[tuple[int, Span | None, str | None]],
+    locations: Iterable[Place],
 ) -> Iterator[tuple[int, _Place]]:
     """The pcs at which the place changes, and the place from there on."""
     changes: list[tuple[int, _Place]] = []
     last = 0
-    for pc, span, variable in locations:
+    for location in locations:
+        pc, span, variable, parts = Location(*location)
         if pc < last:
             raise ValueError(f"locations: expected pcs that do not decrease, got {pc} after {last}")
         last = pc
         if changes and changes[-1][0] == pc:
             changes.pop()
-        place = (None if span is None else span._key(), variable)
+        place = (
+            *_part(span, variable), tuple([_part(*part) for part in parts])
+        )  # fmt: skip
         if place != (changes[-1][1] if changes else _UNKNOWN):
             changes.append((pc, place))
     return iter(changes)
+
+
+def _part(span: Span | None, variable: str | None) -> _Part:
+    return None if span is None else span._key(), variable
 
 
 def _kept_lines(
@@ -438,10 +517,17 @@ def _check(info: DebugInfo) -> None:
         raise ValueError("runs: expected pcs that increase from 0 on")
     if len(runs) and np.all(runs[0, 1:] < 0):
         raise ValueError("runs: expected a first one of something")
-    if np.any(np.all(runs[1:, 1:] == runs[:-1, 1:], axis=1)):
+    owners = info.parts[:, 0]
+    if np.any(owners < 0) or np.any(owners >= len(runs)) or np.any(owners[1:] < owners[:-1]):
+        raise ValueError(f"parts: expected rows of runs below {len(runs)}, which do not decrease")
+    if np.any(np.all(info.parts[:, 1:] < 0, axis=1)):
+        raise ValueError("parts: expected each to have a place or a variable")
+    same = np.flatnonzero(np.all(runs[1:, 1:] == runs[:-1, 1:], axis=1)).tolist()
+    if any(info._parts_of(row) == info._parts_of(row + 1) for row in same):
         raise ValueError("runs: expected each to differ from the one before")
-    _check_use("runs: span", runs[:, 1], len(spans))
-    _check_use("runs: variable", runs[:, 2], len(info.variables))
+    used = np.concatenate([runs[:, 1:], info.parts[:, 1:]])
+    _check_use("runs: span", used[:, 0], len(spans))
+    _check_use("runs: variable", used[:, 1], len(info.variables))
     _check_use("spans: file", spans[:, 0], len(info.files))
     if np.any(spans < [0, 1, 1, 1, 1]):
         raise ValueError("spans: expected a file, and lines and columns from 1 on")

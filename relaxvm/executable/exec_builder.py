@@ -43,7 +43,7 @@ from ..isa import (
 )
 from ..messages import describe, readable
 from ..values import Shape, is_adt, is_sealed, to_value
-from .debug_info import DebugInfo, Span
+from .debug_info import DebugInfo, Location, Part, Span
 from .executable import MAKE_ADT, FunctionInfo, VMExecutable, constant_key
 
 __all__ = ["ExecBuilder", "Label"]
@@ -116,7 +116,7 @@ class _OpenFunction:
         self.registers = {VOID_REGISTER: VOID_REGISTER, VM_REGISTER: VM_REGISTER}
         """The caller's register number -> number in the code: registers written, inputs read."""
         self.unresolved: list[_UnresolvedArg] = []
-        self.locations: list[tuple[int, Span | None, str | None]] = []
+        self.locations: list[Location] = []
 
     def place(self, pc: int | None = None) -> str:
         """Name an instruction in a message; by default the one that is about to be emitted."""
@@ -142,7 +142,7 @@ class _Body:
     words: np.ndarray[Any, np.dtype[np.int64]]
     offsets: np.ndarray[Any, np.dtype[np.int64]]
     unresolved: tuple[_UnresolvedArg, ...]
-    locations: tuple[tuple[int, Span | None, str | None], ...]
+    locations: tuple[Location, ...]
 
 
 class _Scope:
@@ -536,25 +536,30 @@ class ExecBuilder:
 
     # Debug information
 
-    def at(self, span: Span | None = None, var: str | None = None) -> None:
+    def at(
+        self, span: Span | None = None, var: str | None = None, parts: Iterable[Part] = ()
+    ) -> None:
         """Set the source location of the instructions that follow, up to the next `at` or the end
         of the function.
 
         Args:
             span: the binding in the source; None where there is none.
             var: name of the variable that the binding defines; None where it defines none.
+            parts: place and variable of other bindings that the instructions compute too.
 
         Raises:
             ValueError: no function is open.
-            TypeError: `span` is not a `Span`, or `var` not a str.
+            TypeError: a place is not a `Span`, or a variable not a str.
             InternalError: the name is empty.
         """
         function = self._opened("at")
-        if span is not None and not isinstance(span, Span):
-            raise TypeError(f"{function.place()}: at: expected a Span, got {describe(span)}")
-        if var is not None and (not isinstance(var, str) or not var):
-            _name(f"{function.place()}: at: variable", var)
-        function.locations.append((len(function.offsets), span, var))
+        others = tuple([(place, name) for place, name in parts])
+        for place, name in ((span, var), *others):
+            if place is not None and not isinstance(place, Span):
+                raise TypeError(f"{function.place()}: at: expected a Span, got {describe(place)}")
+            if name is not None and (not isinstance(name, str) or not name):
+                _name(f"{function.place()}: at: variable", name)
+        function.locations.append(Location(len(function.offsets), span, var, others))
 
     def add_source(self, file: str, source: str | Mapping[int, str]) -> None:
         """Add the text of a source file, so that errors can show lines of it.

@@ -276,7 +276,7 @@ def source_of(debug: DebugInfo | None, pc: int) -> tuple[str, str]:
     """Return source location and variable of an instruction; empty if they are not known."""
     if debug is None or pc == RUN:
         return "", ""
-    _, span, variable = debug.location(pc)
+    _, span, variable, _ = debug.location(pc)
     return "" if span is None else str(span), variable or ""
 
 

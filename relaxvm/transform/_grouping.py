@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..analysis.variables import free_symbolic_vars, uses_of_binding
+from ..executable.debug_info import FusedSpan
 from ..ir import (
     Binding,
     Call,
@@ -305,10 +306,11 @@ def _call_of(
         func = func.replace(params=params)
     callee = functions.add(copy_with_new_vars(func), _name(group.bindings))
     call = Call(callee, args, ty=body.ty)
+    span = FusedSpan.of(last.span, [(each.span, each.var.name) for each in group.bindings[:-1]])
     if len(outputs) == 1:
-        return [*out, VarBinding(outputs[0], call, last.span)]
+        return [*out, VarBinding(outputs[0], call, span)]
     packed = DataflowVar("lv", body.ty)
-    out.append(VarBinding(packed, call, last.span))
+    out.append(VarBinding(packed, call, span))
     for binding in group.bindings:
         if binding.var in outputs:
             index = outputs.index(binding.var)

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from ..analysis import overwritten_vars
 from ..analysis.allocations import uses
+from ..executable.debug_info import FusedSpan
 from ..ir import (
     Binding,
     BindingBlock,
@@ -194,7 +195,9 @@ class _Fuser(ExprMutator):
                         continue
                     steps = chains.get(binding.var)
                     if steps is not None:
-                        binding = VarBinding(binding.var, _fused(steps), binding.span)
+                        inside = [(step.binding.span, step.binding.var.name) for step in steps[:-1]]
+                        span = FusedSpan.of(binding.span, inside)
+                        binding = VarBinding(binding.var, _fused(steps), span)
                     bindings.append(binding)
                 block = DataflowBlock(bindings, block.span)
         return super().visit_block(block)

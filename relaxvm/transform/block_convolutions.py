@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from .. import op
 from ..analysis import free_vars
+from ..executable.debug_info import FusedSpan
 from ..ir import (
     Binding,
     BindingBlock,
@@ -219,8 +220,9 @@ class _Blocker(ExprMutator):
 
     def _extend(self, old: Expr, var: Var, convolution: _Convolution) -> bool:
         assert isinstance(old, Var)
-        del self._pending[old]
+        part = self._pending.pop(old).span, old.name
         self._missing.discard(old)
+        self._span = FusedSpan.of(self._span, [part])
         return self._wait(var, convolution)
 
     # Operators

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import op
+from ..executable.debug_info import FusedSpan, Part, Span
 from ..ir import (
     Binding,
     BindingBlock,
@@ -75,6 +76,9 @@ class _Packer(ExprMutator):
         """Constants that are packed: their identity is a key."""
         self._emitted: list[Binding] = []
         self._kind: type[Var] = Var
+        self._spans: dict[Var, Span | None] = {}
+        self._parts: list[Part] = []
+        """What the call that replaces the binding is made of besides."""
 
     def visit_block(self, block: BindingBlock) -> BindingBlock:
         outer = self._kind, self._emitted
@@ -82,13 +86,15 @@ class _Packer(ExprMutator):
         bindings: list[Binding] = []
         for binding in block.bindings:
             emitted: list[Binding] = []
-            self._emitted = emitted
+            self._emitted, self._parts = emitted, []
             if isinstance(binding, VarBinding):
                 self._values[binding.var] = binding.value
                 call = self._replaced(binding.var, binding.value)
                 if call is not None:
                     bindings += emitted
-                    bindings.append(VarBinding(binding.var, call, binding.span))
+                    span = FusedSpan.of(binding.span, self._parts)
+                    self._spans[binding.var] = span
+                    bindings.append(VarBinding(binding.var, call, span))
                     continue
             new = super().visit_binding(binding)
             bindings += new if isinstance(new, list) else [new]
@@ -247,6 +253,7 @@ class _Packer(ExprMutator):
                 if vector is not None and linear.bias is None and linear.residual is None:
                     from ..kernels.blocks import pack_bias
 
+                    self._absorb(one)
                     return replace(linear, bias=pack_bias(vector))
             elif (
                 linear.residual is None
@@ -254,6 +261,7 @@ class _Packer(ExprMutator):
                 and _is_tensor(other.ty)
                 and _same_dims(other.ty, var.ty)
             ):
+                self._absorb(one)
                 return replace(linear, residual=self.visit(other))
         return None
 
@@ -261,7 +269,12 @@ class _Packer(ExprMutator):
         linear = self._taken(call.args[0])
         if linear is None or linear.function is not None:
             return None
+        self._absorb(call.args[0])
         return replace(linear, function=function)
+
+    def _absorb(self, var: Expr) -> None:
+        assert isinstance(var, Var)
+        self._parts.append((self._spans[var], var.name))
 
 
 _ROWS: Final = {

@@ -26,7 +26,7 @@ from typing import Any, Final
 from .._core import VMFunction
 from ..executable import FunctionInfo, VMExecutable
 from ..executable.formats import text
-from ..executable.formats.places import place_note
+from ..executable.formats.places import place_note, place_text
 from ..isa import OP_BY_CODE, VM_REGISTER, FuncKind, Opcode
 from ..messages import describe, readable
 from .entry_checks import checked_slots, origins
@@ -86,6 +86,15 @@ class ErrorNotes:
         note = f"in {self._function_of(pc)}, pc {pc}: {self._instruction(pc, words)}"
         place = place_note(self._executable.debug, pc)
         return note + self._values(words, args) + self._heap(pc) + place
+
+    def describe_place(self, pc: int) -> str:
+        """Return the function, pc and variable of an instruction in one line; empty for a pc that
+        is not in the executable, as in compiled functions."""
+        if not 0 <= pc < len(self._executable):
+            return ""
+        debug = self._executable.debug
+        place = "" if debug is None else place_text(debug.location(pc))
+        return f"{self._function_of(pc)}, pc {pc}{': ' if place else ''}{place}"
 
     def _values(self, words: Sequence[int], args: Sequence[Any]) -> str:
         if not args:

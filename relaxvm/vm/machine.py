@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 import numpy as np
 
 from .._core import Adt, Closure, Machine, Ref, VMFunction
+from ..core.floating import warn
 from ..core.live_machines import track
 from ..core.operations import Optimize, enabled_rewritings
 from ..dtypes import dtype_name
@@ -536,20 +537,28 @@ class VirtualMachine(Machine):
     ) -> None:
         """Add notes to an exception.  Never raises, so that the caller of the VM receives `exc`."""
         try:
-            if self._notes is None:
-                from .error_notes import ErrorNotes  # here, since most runs have no error
-
-                self._notes = ErrorNotes(self._executable)
             # Compiled functions have added the notes of their frames themselves.
             size = len(self._executable)
             own = [frame for frame in frames if frame is None or frame[0] < size]
-            self._notes.add_to(exc, own, total - len(frames) + len(own))
+            self._error_notes().add_to(exc, own, total - len(frames) + len(own))
         except Exception as failure:
             # Probably out of memory or stack; then even this note may fail.
             with contextlib.suppress(Exception):
                 note = f"in a relaxvm program ({type(failure).__name__} while finding the position)"
                 if note not in getattr(exc, "__notes__", ()):
                     exc.add_note(note)
+
+    def _on_warning(self, message: str, pc: int) -> None:
+        """Give a warning of a kernel, with the position of its call."""
+        place = self._error_notes().describe_place(pc)
+        warn(f"{message} ({place})" if place else message)
+
+    def _error_notes(self) -> ErrorNotes:
+        if self._notes is None:
+            from .error_notes import ErrorNotes  # here, since most runs have no error
+
+            self._notes = ErrorNotes(self._executable)
+        return self._notes
 
     def time_evaluator(
         self,

@@ -21,7 +21,7 @@ from ...errors import FormatError, ParseError, did_you_mean
 from ...isa import Arg, ArgKind, FieldKind, FuncKind, Instruction
 from ...messages import describe
 from ...values import Shape, adt_type, is_adt
-from ..debug_info import MAX_NUMBER, DebugInfo, Span
+from ..debug_info import MAX_NUMBER, DebugInfo, Location, Part, Span
 from ..executable import FunctionInfo, VMExecutable
 from ._layout import LAYOUTS, MNEMONICS, SPECIALS, FieldLook
 from ._literals import (
@@ -53,6 +53,7 @@ _NAME: Final = re.compile(f"{STRING.pattern}|{BARE.pattern}")
 _TUPLE: Final = re.compile(r"tuple\b")
 _DATA: Final = re.compile(r"data\b")
 _VAR: Final = re.compile(r"var\b")
+_OF: Final = re.compile(r"of\b")
 _DTYPE: Final = re.compile(rf"{STRING.pattern}|{_WORD.pattern}")
 _BASE64_LINE: Final = re.compile(r"\s*\|\s*(\S*)\s*$")
 _REGISTERS_BY_NAME: Final = {name: register for register, name in SPECIALS.items()}
@@ -215,7 +216,7 @@ class _Function:
     attributes: dict[str, int]
     params: tuple[str, ...]
     instructions: list[Instruction] = field(default_factory=list)
-    locations: list[tuple[int, Span | None, str | None]] = field(default_factory=list)
+    locations: list[Location] = field(default_factory=list)
 
 
 class _Assembler:
@@ -593,13 +594,24 @@ class _Assembler:
 
     def _read_place(self, line: _Line, function: _Function) -> None:
         """Read the source location of the instructions that follow in this function."""
+        span, variable = self._read_binding(line)
+        parts = []
+        while line.accept(_OF):
+            at = line.skip()
+            parts.append(self._read_binding(line))
+            if parts[-1] == (None, None):
+                line.fail("expected the place or the variable of a part", at)
+        line.end()
+        location = Location(len(function.instructions), span, variable, tuple(parts))
+        function.locations.append(location)
+
+    def _read_binding(self, line: _Line) -> Part:
         span = self._read_span(line) if line.text.startswith('"', line.skip()) else None
         at = line.skip()
         variable = line.name("the name of a variable") if line.accept(_VAR) else None
         if variable == "":
             line.fail("expected the name of a variable, got an empty string", at)
-        line.end()
-        function.locations.append((len(function.instructions), span, variable))
+        return span, variable
 
     def _read_span(self, line: _Line) -> Span:
         file = self._read_file(line)

@@ -16,13 +16,15 @@ __all__ = ["load_debug", "save_debug"]
 
 def save_debug(to: Writer, debug: DebugInfo) -> None:
     for table in (debug.runs, debug.spans, debug.line_numbers):
-        to.put(U64.pack(len(table)) + table.astype("<i4", copy=False).tobytes())
+        to.put(_table(table))
     for what, strings in (
         ("source file", debug.files),
         ("variable", debug.variables),
         ("line of source", debug.line_texts),
     ):
         _save_strings(to, strings, what)
+    if len(debug.parts):
+        to.put(_table(debug.parts))
 
 
 def load_debug(read: Reader) -> DebugInfo:
@@ -32,10 +34,15 @@ def load_debug(read: Reader) -> DebugInfo:
     if not len(runs):
         raise FormatError("expected at least one location")
     files = _load_strings(read, int(spans[:, 0].max(initial=-1)) + 1, "name_bytes")
-    variables = _load_strings(read, int(runs[:, 2].max()) + 1, "name_bytes")
+    variables = _load_strings(read, None, "name_bytes")
     texts = _load_strings(read, len(line_numbers))
+    parts = np.empty((0, 3), np.int32)
+    if read.left:
+        parts = _load_table(read, 3, "instructions")
+        if not len(parts):
+            raise FormatError("expected at least one part of an operation")
     try:
-        return DebugInfo(runs, spans, files, variables, line_numbers, texts)
+        return DebugInfo(runs, spans, files, variables, line_numbers, texts, parts)
     except ValueError as error:
         raise FormatError(str(error)) from None
 
@@ -47,6 +54,10 @@ def _load_table(read: Reader, width: int, limit: str | None = None) -> NDArray[n
     return np.frombuffer(rows, "<i4").reshape(-1, width)
 
 
+def _table(rows: NDArray[np.int32]) -> bytes:
+    return U64.pack(len(rows)) + rows.astype("<i4", copy=False).tobytes()
+
+
 def _save_strings(to: Writer, strings: Sequence[str], what: str) -> None:
     """Write strings one after the other, each terminated by a NUL character."""
     for text in strings:
@@ -56,10 +67,12 @@ def _save_strings(to: Writer, strings: Sequence[str], what: str) -> None:
     to.put(U64.pack(len(data)) + data)
 
 
-def _load_strings(read: Reader, count: int, limit: str | None = None) -> list[str]:
-    """Read `count` strings."""
+def _load_strings(read: Reader, count: int | None, limit: str | None = None) -> list[str]:
+    """Read `count` strings, or as many as there are."""
     at = read.stream.position
     text = read.string(read.count(1))
+    if count is None:
+        count = text.count("\0")
     if text.count("\0") != count or text[-1:] not in ("", "\0"):
         raise FormatError(f"strings at byte {at}: expected {count}, each ended by a NUL character")
     strings = text.split("\0")[:-1]

@@ -13,10 +13,12 @@ from ...messages import readable
 from ..debug_info import DebugInfo, Location, Span
 from ..underline import underlined
 
-__all__ = ["excerpt", "place_lines", "place_note", "place_text", "span_text"]
+__all__ = ["excerpt", "parts_text", "place_lines", "place_note", "place_text", "span_text"]
 
 _NAME: Final = 80
 """The most characters shown of the name of a file or variable."""
+_PARTS: Final = 8
+"""The most parts shown of an operation."""
 _LINES: Final = 8
 """The most lines of source shown for one span."""
 
@@ -63,12 +65,24 @@ def place_note(debug: DebugInfo | None, index: int) -> str:
         return ""
     note = f"\n  {'at' if place.variable is None else 'binding'} {shown}"
     lines = None if place.span is None else excerpt(debug, place.span)
-    return note if lines is None else f"{note}\n    {lines[0]}\n    {lines[1]}"
+    if lines is not None:
+        note += f"\n    {lines[0]}\n    {lines[1]}"
+    others = parts_text(place)
+    return f"{note}\n  which also computes {others}" if others else note
+
+
+def parts_text(place: Location) -> str:
+    """Return the other bindings that an operation was made of, the last ones; empty without any."""
+    left_out = len(place.parts) - _PARTS
+    shown = [place_text(Location(place.pc, *part)) for part in place.parts[-_PARTS:]]
+    return ", ".join([*([f"{left_out} more"] if left_out > 0 else []), *shown])
 
 
 def place_lines(debug: DebugInfo, place: Location) -> Iterator[str]:
     """Yield the lines that a listing shows before the first instruction of a location."""
     yield f"# {place_text(place) or 'of unknown origin'}"
+    if place.parts:
+        yield f"#   with {parts_text(place)}"
     if place.span is None:
         return
     lines = list(islice(debug.lines(place.span), _LINES + 1))

@@ -24,7 +24,7 @@ from ... import isa
 from ...errors import FormatError, RelaxVMError, RelaxVMWarning
 from ...isa import Arg, ArgKind, FuncKind, Instruction
 from ...values import Shape, is_adt
-from ..debug_info import Location
+from ..debug_info import Location, Span
 from ..exec_builder import ExecBuilder
 from ..executable import FunctionInfo, VMExecutable, constant_key
 from ..flat_values import LEAF, TUPLE, FlatValues
@@ -472,13 +472,27 @@ def _places(ex: VMExecutable, info: FunctionInfo) -> dict[int, Location]:
 
 def _place(place: Location) -> str:
     """Return the arguments for `ExecBuilder.at`."""
-    variable = None if place.variable is None else _quoted(place.variable)
-    if place.span is None:
-        return "" if variable is None else f"var={variable}"
-    span = place.span
+    args = [] if place.span is None else [_span(place.span)]
+    if place.variable is not None:
+        name = _quoted(place.variable)
+        args.append(name if args else f"var={name}")
+    if place.parts:
+        args.append(f"parts={_parts(place)}")
+    return ", ".join(args)
+
+
+def _span(span: Span | None) -> str:
+    if span is None:
+        return "None"
     numbers = f"{span.line}, {span.column}, {span.end_line}, {span.end_column}"
-    text = f"rx.Span({_quoted(span.file)}, {numbers})"
-    return text if variable is None else f"{text}, {variable}"
+    return f"rx.Span({_quoted(span.file)}, {numbers})"
+
+
+def _parts(place: Location) -> str:
+    parts = [
+        f"({_span(span)}, {None if name is None else _quoted(name)})" for span, name in place.parts
+    ]
+    return f"[{', '.join(parts)}]"
 
 
 def _source_lines(lines: Mapping[int, str], indent: str) -> Iterator[str]:
@@ -491,9 +505,9 @@ def _debug(ex: VMExecutable) -> Iterator[str]:
     assert ex.debug is not None
     yield "locations = ["
     for place in ex.debug:
-        span = "None" if place.span is None else _place(place._replace(variable=None))
         variable = "None" if place.variable is None else _quoted(place.variable)
-        yield f"{_INDENT}({place.pc}, {span}, {variable}),"
+        parts = f", {_parts(place)}" if place.parts else ""
+        yield f"{_INDENT}({place.pc}, {_span(place.span)}, {variable}{parts}),"
     yield "]"
     yield "sources = {"
     for file, lines in _sources(ex).items():

@@ -265,6 +265,8 @@ def _place_text(place: Location) -> str:
         parts.append(f"{quote(span.file)} {extent}")
     if place.variable is not None:
         parts.append(f"var {name_text(place.variable)}")
+    for part in place.parts:
+        parts.append("of" + _place_text(Location(place.pc, *part))[2:])
     return " ".join(parts)
 
 

@@ -138,7 +138,8 @@ class RegisterWriter:
 
     def _poll(self, op: Op, state: State) -> None:
         """After ticks were taken: poll if it is time."""
-        self._emit(f"if (RARE(a->ticks < 0) && s->poll(a) < 0) {self._leave(op, 'E', state)}")
+        self._emit(f"if (RARE(a->ticks < 0) && (a->ip = code + {op.position}, s->poll(a) < 0)) "
+                   f"{self._leave(op, 'E', state)}")
 
     def _fallback(self, op: Op, state: State) -> str:
         """What an operation with a fallback does where it cannot make its result."""
