@@ -2327,6 +2327,11 @@ cdef void _unwind(Machine machine, Image image, Run* run, PyObject** fp,
         frames = None  # no memory
     _clear_frames(run, fp)
     try:
+        if run.asked & RVM_WARNED:
+            _warn_at(machine, image, run, ip)
+    except BaseException:
+        pass  # a warning that is an error: report the exception of the run
+    try:
         if frames is not None:
             machine._on_error(<object>exception, frames, total)
     except KeyboardInterrupt:

@@ -12,7 +12,7 @@ import numpy as np
 from relaxvm import Adt, Shape
 from relaxvm.adt import DataType, DataTypes
 from relaxvm.executable import FunctionInfo, VMExecutable
-from relaxvm.executable.debug_info import DebugInfo, Span
+from relaxvm.executable.debug_info import DebugInfo, Location, Span
 from relaxvm.executable.formats._fields import Writer
 from relaxvm.executable.formats._tensors import sealed
 from relaxvm.executable.formats.sections import save_sections
@@ -53,7 +53,8 @@ class Example:
 
 def _debug() -> DebugInfo:
     span = Span("a long name of a file.py", 3, 5, 3, 14)
-    return DebugInfo.of([(0, span, "y"), (1, None, None)], {span.file: {3: "    y = double(x)"}})
+    places = [Location(0, span, "y", ((None, "x"),)), Location(1)]
+    return DebugInfo.of(places, {span.file: {3: "    y = double(x)"}})
 
 
 def _many_locations() -> DebugInfo:

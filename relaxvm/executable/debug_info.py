@@ -363,14 +363,17 @@ class DebugInfo:
         )
 
     def _parts_of(self, row: int) -> tuple[Part, ...]:
-        first, last = np.searchsorted(self.parts[:, 0], (row, row + 1)).tolist()
         return tuple([
             (
                 self._span(span) if span >= 0 else None,
                 self.variables[variable] if variable >= 0 else None,
             )
-            for _, span, variable in self.parts[first:last].tolist()
+            for span, variable in self._rows_of(row).tolist()
         ])  # fmt: skip
+
+    def _rows_of(self, row: int) -> NDArray[np.int32]:
+        first, last = np.searchsorted(self.parts[:, 0], (row, row + 1)).tolist()
+        return self.parts[first:last, 1:]
 
     def _span(self, row: int) -> Span:
         file, *numbers = self.spans[row].tolist()
@@ -515,15 +518,15 @@ def _check(info: DebugInfo) -> None:
     _check_names("variables", info.variables)
     if (len(runs) and runs[0, 0] < 0) or np.any(runs[1:, 0] <= runs[:-1, 0]):
         raise ValueError("runs: expected pcs that increase from 0 on")
-    if len(runs) and np.all(runs[0, 1:] < 0):
-        raise ValueError("runs: expected a first one of something")
     owners = info.parts[:, 0]
     if np.any(owners < 0) or np.any(owners >= len(runs)) or np.any(owners[1:] < owners[:-1]):
         raise ValueError(f"parts: expected rows of runs below {len(runs)}, which do not decrease")
     if np.any(np.all(info.parts[:, 1:] < 0, axis=1)):
         raise ValueError("parts: expected each to have a place or a variable")
+    if len(runs) and np.all(runs[0, 1:] < 0) and 0 not in owners:
+        raise ValueError("runs: expected a first one of something")
     same = np.flatnonzero(np.all(runs[1:, 1:] == runs[:-1, 1:], axis=1)).tolist()
-    if any(info._parts_of(row) == info._parts_of(row + 1) for row in same):
+    if any(np.array_equal(info._rows_of(row), info._rows_of(row + 1)) for row in same):
         raise ValueError("runs: expected each to differ from the one before")
     used = np.concatenate([runs[:, 1:], info.parts[:, 1:]])
     _check_use("runs: span", used[:, 0], len(spans))

@@ -16,13 +16,16 @@ __all__: list[str] = []
 @onnx("Hardmax", since=13)
 def hardmax(g: Graph, x: Value, *, axis: int = -1) -> Expr:
     """1 at the place of the first of the greatest elements along an axis, 0 elsewhere."""
-    if x.dims is None or x.dtype is None:
-        raise Problem("x: expected a tensor of known shape and data type")
-    if not -x.ndim <= axis < x.ndim:
+    if x.dtype is None:
+        raise Problem("x: expected a tensor of known data type")
+    if x.ndim >= 0 and not -x.ndim <= axis < x.ndim:
         raise Problem(f"axis: expected one of {x.ndim} axes, got {axis}")
     found = g.op("argmax", x, axis, True)
-    places = g.op("arange", 0, x.dims[axis], 1, "int64")
-    places = g.op("reshape", places, [-1, *[1] * (x.ndim - 1 - axis % x.ndim)])
+    if x.dims is None:
+        places = g.op("cumsum", g.op("ones_like", x, "int64"), axis, None, True)
+    else:
+        places = g.op("arange", 0, x.dims[axis], 1, "int64")
+        places = g.op("reshape", places, [-1, *[1] * (x.ndim - 1 - axis % x.ndim)])
     return g.op("astype", g.op("equal", found, places), x.dtype)
 
 

@@ -79,12 +79,13 @@ def trilu(g: Graph, x: Value, k: Value | None = None, *, upper: int = 1) -> Expr
 def one_hot(g: Graph, indices: Value, depth: Value, values: Value, *, axis: int = -1) -> Expr:
     """The second of values where an index is the place along a new axis, else the first; negative
     indices count from the end."""
-    if indices.ndim < 0:
+    if indices.ndim < 0 and axis >= 0:
         raise Problem("indices: expected a tensor of known rank")
     ndim = indices.ndim + 1
-    if not -ndim <= axis < ndim:
-        raise Problem(f"axis: expected an axis of a tensor of rank {ndim}, got {axis}")
-    axis %= ndim
+    if indices.ndim >= 0:
+        if not -ndim <= axis < ndim:
+            raise Problem(f"axis: expected an axis of a tensor of rank {ndim}, got {axis}")
+        axis -= 0 if axis < 0 else ndim
     if depth.dtype is not None and "int" not in depth.dtype:
         depth = Value(g.op("astype", depth, "int64"))
     (length,) = g.elements(depth, 1, "depth")
@@ -92,7 +93,7 @@ def one_hot(g: Graph, indices: Value, depth: Value, values: Value, *, axis: int 
     if indices.dtype not in ("int64", "int32"):
         index = Value(g.op("astype", indices, "int64"))
     places = g.op("arange", 0, length, 1, index.dtype)
-    places = g.op("reshape", places, [-1, *[1] * (ndim - 1 - axis)])
+    places = g.op("reshape", places, [-1, *[1] * (-1 - axis)])
     negative = g.op("less", index, np.zeros((), index.dtype))
     total = g.op("full", (), length, index.dtype)
     index = g.op("where", negative, g.op("add", index, total), index)

@@ -115,13 +115,13 @@ def scaler(
 
 def _codes(g: Graph, x: Value, keys: NDArray[Any]) -> Expr:
     """For each element and key, whether they are equal, along a last axis; NaN is equal to NaN."""
-    if x.ndim < 0:
-        raise Problem("the rank of X is not known")
     if keys.dtype == object:
+        if x.ndim < 0:
+            raise Problem("the rank of X is not known")
         texts = Value(known=keys.reshape(-1, *[1] * x.ndim), dtype="str")
         found = g.expr(strings_equal(g, texts, x))
         return g.op("permute_dims", found, (*range(1, x.ndim + 1), 0))
-    apart = g.op("expand_dims", x, (x.ndim,))
+    apart = g.op("expand_dims", x, (-1,))
     same = g.op("equal", apart, keys)
     if keys.dtype.kind == "f" and np.isnan(keys).any():
         both = g.op("logical_and", g.op("isnan", apart), np.isnan(keys))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,12 @@ def _fold_reshape(x: NDArray[Any], shape: NDArray[Any], *, allowzero: int = 0) -
     dims = [x.shape[i] if d == 0 and not allowzero and i < x.ndim else d
             for i, d in enumerate(dims)]  # fmt: skip
     return x.reshape(dims)
+
+
+_MOST: Final = (1 << 55) - 1
+"""More elements than any axis has."""
+_MOST_AXES: Final = 64
+"""Of arrays."""
 
 
 @onnx("Reshape", since=5, fold=_fold_reshape)
@@ -282,8 +288,9 @@ def slice_(
 ) -> Expr:
     """R.strided_slice."""
     places: Any = starts.places if axes is None else g.shape_in(axes)
-    if places is None:
-        raise Problem("axes: expected them where the number of starts is not known")
+    if places is None:  # the first axes, as many as there are starts
+        (count,) = g.named_dims(starts, 1) or ()
+        places = g.shape_in(Value(g.op("arange", 0, count, 1, "int64")))
     begin, end = g.shape_in(starts), g.shape_in(ends)
     strides = [1] * len(starts.places or ()) if steps is None else g.shape_in(steps)
     parts = [places, begin, end, strides]
@@ -410,23 +417,23 @@ def top_k(
 
 def _top_at_run_time(g: Graph, x: Value, k: Value, axis: int, largest: bool) -> Any:
     """The first k elements, where only the run knows k."""
-    if x.ndim < 0:
-        raise Problem("the rank of x is not known")
-    if not -x.ndim <= axis < x.ndim:
+    if x.ndim >= 0 and not -x.ndim <= axis < x.ndim:
         raise Problem(f"axis: expected one of {x.ndim} axes, got {axis}")
-    along = axis % x.ndim
     (count,) = g.elements(k, 1, "k")
-    dims = list(g.named_dims(x, x.ndim) or ())
+    dims = None if x.ndim < 0 else list(g.named_dims(x, x.ndim) or ())
     # The kernel takes no elements for all of them: at least one is found, and then k are kept.
-    ty = TensorType(None, x.dtype, ndim=x.ndim)
-    both = TupleType([ty, TensorType(None, "int64", ndim=x.ndim)])
-    most = g.builtin("int_within", [k, 0, dims[along], "k"])
-    found = g.run("topk", [x, most, along, "both", largest], both, f"{x.dtype or '?'},int64")
-    dims[along] = as_expr(count)
+    # Where the rank is not known, the kernel finds out that k is more than the length.
+    both = TupleType([TensorType(None, dtype, ndim=x.ndim) for dtype in (x.dtype, "int64")])
+    length = _MOST if dims is None else dims[axis]
+    most = g.builtin("int_within", [k, 0, length, "k"])
+    found = g.run("topk", [x, most, axis, "both", largest], both, f"{x.dtype or '?'},int64")
+    if dims is not None:
+        dims[axis] = as_expr(count)
     results = []
     for i, dtype in enumerate((x.dtype, "int64")):
-        part = [g.emit(TupleGetItem(found, i)), (along,), (0,), (count,), None]
-        results.append(Value(g.run("strided_slice", part, TensorType(dims, dtype), dtype or "?")))
+        part = [g.emit(TupleGetItem(found, i)), (axis,), (0,), (count,), None]
+        ty = TensorType.of(dims, dtype, ndim=x.ndim)
+        results.append(Value(g.run("strided_slice", part, ty, dtype or "?")))
     return tuple(results)
 
 
@@ -458,9 +465,8 @@ def _cumulated_at_run_time(
     g: Graph, name: str, x: Value, axis: Value, exclusive: bool, reverse: bool
 ) -> Expr:
     """Sums or products along an axis that only the run knows."""
-    if x.ndim < 0:
-        raise Problem("the rank of x is not known")
-    along = g.builtin("int_within", [axis, -x.ndim, x.ndim - 1, "axis"])
+    rank = _MOST_AXES if x.ndim < 0 else x.ndim  # the kernel checks it too
+    along = g.builtin("int_within", [axis, -rank, rank - 1, "axis"])
     ty: Any = x.type
     found: Any = x
     if reverse:

@@ -96,9 +96,7 @@ def layer_norm(
     stash_type: int = 1,
 ) -> Any:
     """Normalization over the axes from `axis` on, with mean and 1 / deviation."""
-    if x.ndim < 1:
-        raise Problem(f"x: expected a tensor of known rank, got {x.type}")
-    axes = list(range(axis % x.ndim, x.ndim))
+    axes = _from(x, axis)
     wide: Any = g.op("astype", x, "float32") if stash_type == 1 and x.dtype != "float32" else x
     mean = g.op("mean", wide, axes, True)
     distance = g.op("subtract", wide, mean)
@@ -113,14 +111,21 @@ def layer_norm(
     return Value(found), Value(mean), Value(inverse)
 
 
+def _from(x: Value, axis: int) -> list[int]:
+    """The axes from `axis` on."""
+    if x.ndim < 0 and axis < 0:
+        return list(range(axis, 0))
+    if x.ndim < 1:
+        raise Problem(f"x: expected a tensor of known rank, got {x.type}")
+    return list(range(axis % x.ndim, x.ndim))
+
+
 @onnx("RMSNormalization", since=23)
 def rms_norm(
     g: Graph, x: Value, scale: Value, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
 ) -> Expr:
     """x / sqrt(mean(x * x) + epsilon) * scale, over the axes from `axis` on."""
-    if x.ndim < 1:
-        raise Problem(f"x: expected a tensor of known rank, got {x.type}")
-    axes = list(range(axis % x.ndim, x.ndim))
+    axes = _from(x, axis)
     wide: Any = g.op("astype", x, "float32") if stash_type == 1 and x.dtype != "float32" else x
     square = g.op("mean", g.op("multiply", wide, wide), axes, True)
     normal = g.op("multiply", wide, g.op("rsqrt", g.op("add", square, scalar(g, epsilon, square))))
@@ -212,7 +217,9 @@ def pad(
 ) -> Expr:
     """R.nn.pad; negative padding removes elements."""
     if x.ndim < 0:
-        raise Problem("the rank of x is not known")
+        if axes is not None or pads.length is None:
+            raise Problem("the rank of x is not known")
+        g.named_dims(x, pads.length // 2)  # which gives x its rank
     if axes is not None and axes.known is None:
         pads, axes = _all_pads(g, x.ndim, pads, axes), None
     places = list(range(x.ndim)) if axes is None else [

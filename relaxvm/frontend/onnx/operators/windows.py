@@ -19,13 +19,22 @@ __all__ = ["conv", "spatial_axes"]
 _MOST_AXES = 3
 
 
-
-def spatial_axes(x: Value, what: str) -> int:
+def spatial_axes(x: Value, what: str, *settings: Sequence[int] | None) -> int:
     """The number of axes after batch and channels.
+
+    Args:
+        x: the tensor.
+        what: its name.
+        settings: attributes with a number for each of these axes, which say how many there are if
+            the rank of the tensor is not known.
 
     Raises:
         Problem: it is not known.
     """
+    if x.ndim < 0:
+        for each in settings:
+            if each:
+                return len(each)
     if x.ndim < 3:
         raise Problem(f"{what}: expected a tensor of known rank, 3 or more, got {x.type}")
     return x.ndim - 2
@@ -164,7 +173,7 @@ def conv(
     strides: list[int] | None = None,
 ) -> Expr:
     """R.nn.conv1d, R.nn.conv2d or R.nn.conv3d."""
-    count = spatial_axes(x if x.ndim > 2 else w, "x")
+    count = spatial_axes(x if x.ndim > 2 else w, "x", kernel_shape, strides, dilations)
     size = _window_of(w, kernel_shape, count, is_needed=auto_pad.startswith("SAME"))
     laid = _windows(size, count, auto_pad, pads, strides, dilations)
     if auto_pad.startswith("SAME"):
@@ -193,7 +202,7 @@ def conv_transpose(
     strides: list[int] | None = None,
 ) -> Expr:
     """R.nn.conv1d_transpose, R.nn.conv2d_transpose or R.nn.conv3d_transpose."""
-    count = spatial_axes(x if x.ndim > 2 else w, "x")
+    count = spatial_axes(x if x.ndim > 2 else w, "x", kernel_shape, strides, dilations)
     is_needed = bool(output_shape) or auto_pad.startswith("SAME")
     size = _window_of(w, kernel_shape, count, is_needed=is_needed)
     laid = _windows(size, count, auto_pad, pads, strides, dilations)
@@ -257,7 +266,7 @@ def max_pool(
     """R.nn.max_pool1d, R.nn.max_pool2d or R.nn.max_pool3d."""
     assert g.node is not None
     has_indices = len(g.node.output) > 1 and bool(g.node.output[1])
-    count = spatial_axes(x, "x")
+    count = spatial_axes(x, "x", kernel_shape)
     laid = _windows(kernel_shape, count, auto_pad, pads, strides, dilations, ceil_mode)
     if auto_pad.startswith("SAME"):
         # A window that reaches into the padding has the outermost element, too, which the padding
@@ -299,7 +308,7 @@ def average_pool(
     strides: list[int] | None = None,
 ) -> Any:
     """R.nn.avg_pool1d, R.nn.avg_pool2d or R.nn.avg_pool3d."""
-    count = spatial_axes(x, "x")
+    count = spatial_axes(x, "x", kernel_shape)
     laid = _windows(kernel_shape, count, auto_pad, pads, strides, dilations, ceil_mode)
     include = bool(count_include_pad)
     if auto_pad.startswith("SAME"):
@@ -337,7 +346,8 @@ def lp_pool(
     strides: list[int] | None = None,
 ) -> Expr:
     """(The mean of |x| ** p of each window * its elements) ** (1 / p)."""
-    laid = _windows(kernel_shape, spatial_axes(x, "x"), auto_pad, pads, strides, dilations)
+    count = spatial_axes(x, "x", kernel_shape)
+    laid = _windows(kernel_shape, count, auto_pad, pads, strides, dilations)
     return _pooled_norms(g, x, p, laid, auto_pad, ceil_mode)
 
 
@@ -390,7 +400,7 @@ def lp_pool_of_float(
     strides: list[int] | None = None,
 ) -> Expr:
     """As of later versions."""
-    laid = _windows(kernel_shape, spatial_axes(x, "x"), auto_pad, pads, strides, None)
+    laid = _windows(kernel_shape, spatial_axes(x, "x", kernel_shape), auto_pad, pads, strides, None)
     return _pooled_norms(g, x, p, laid, auto_pad, 0)
 
 

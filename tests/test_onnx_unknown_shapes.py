@@ -1,0 +1,167 @@
+"""ONNX operators whose inputs state no shape: every operand, also the shape-like ones, is an input
+of the model.  The expected results are those of onnx's reference evaluator."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from onnx import ModelProto, TensorProto, helper
+from onnx.reference import ReferenceEvaluator
+
+import relaxvm
+from relaxvm.errors import RelaxVMError
+
+_TYPES = {"float32": TensorProto.FLOAT, "int64": TensorProto.INT64, "int32": TensorProto.INT32,
+          "bool": TensorProto.BOOL}  # fmt: skip
+
+
+class Case(NamedTuple):
+    operator: str
+    args: tuple[Any, ...]
+    outputs: int = 1
+    attributes: dict[str, Any] = {}  # noqa: RUF012
+    needs: str = ""
+    """What the importer says where nothing is known of the rank; empty if it runs."""
+    opset: int = 22
+
+
+def ints(*numbers: int) -> np.ndarray:
+    return np.array(numbers, np.int64)
+
+
+def numbers(*dims: int) -> np.ndarray:
+    return np.random.default_rng(len(dims)).random(dims, np.float32)
+
+
+X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+IMAGE = numbers(1, 3, 6, 6)
+WEIGHT = numbers(4, 3, 3, 3)
+ONES = np.ones(4, np.float32)
+_RANK = "the rank of x is not known"
+_SPATIAL = "expected a tensor of known rank"
+
+CASES = [
+    Case("Reshape", (X, ints(0, -1))),
+    Case("Reshape", (X, ints(4, 6))),
+    Case("Expand", (X, ints(2, 1, 3, 4))),
+    Case("Tile", (X, ints(1, 2, 1))),
+    Case("Slice", (X, ints(0, 1), ints(2, 3))),
+    Case("Slice", (X, ints(0), ints(2), ints(-1))),
+    Case("Slice", (X, ints(3), ints(0), ints(2), ints(-2))),
+    Case("Pad", (X, ints(0, 1, 0, 0, 1, 2)), needs=_RANK),
+    Case("Pad", (X, ints(1, 2), np.array(3, np.float32), ints(1)), needs=_RANK),
+    Case("Squeeze", (X[:1], ints(0))),
+    Case("Squeeze", (X[:1],)),
+    Case("Unsqueeze", (X, ints(0, -1))),
+    Case("Split", (X, ints(1, 2)), 2, {"axis": 1}, needs=_RANK),
+    Case("Split", (X,), 2, {"axis": 2, "num_outputs": 2}),
+    Case("TopK", (X, ints(2)), 2),
+    Case("TopK", (X, ints(2)), 2, {"axis": 1, "largest": 0}),
+    Case("TopK", (X, ints(0)), 2),
+    Case("ReduceSum", (X, ints(0, 2))),
+    Case("ReduceSum", (X, ints()), 1, {"noop_with_empty_axes": 1}),
+    Case("ReduceMax", (X,)),
+    Case("CumSum", (X, np.array(1)), 1, {"reverse": 1}),
+    Case("CumSum", (X, np.array(-1)), 1, {"exclusive": 1}),
+    Case("Gather", (X, ints(1, 0)), 1, {"axis": 1}),
+    Case("GatherElements", (X, np.zeros((2, 1, 4), np.int64)), 1, {"axis": 1}),
+    Case("GatherND", (X, np.array([[0, 1], [1, 2]]))),
+    Case("ScatterND", (X, np.array([[0], [1]]), X)),
+    Case("ScatterElements", (X, np.zeros((2, 1, 4), np.int64), X[:, :1]), 1, {"axis": 1}),
+    Case("OneHot", (ints(1, 2), np.array(4), np.array([0, 1], np.float32))),
+    Case("OneHot", (np.array([[1, -2]]), np.array(4), np.array([0, 1], np.float32)), 1,
+         {"axis": 0}, needs="indices: expected a tensor of known rank"),
+    Case("Range", (np.array(0), np.array(5), np.array(2))),
+    Case("ConstantOfShape", (ints(2, 3),)),
+    Case("Concat", (X, X), 1, {"axis": 1}),
+    Case("Transpose", (X,)),
+    Case("Flatten", (X,), 1, {"axis": 2}),
+    Case("Softmax", (X,), 1, {"axis": 1}),
+    Case("Hardmax", (X,)),
+    Case("Hardmax", (X,), 1, {"axis": 1}),
+    Case("LayerNormalization", (X, ONES, ONES)),
+    Case("RMSNormalization", (X, ONES), opset=23),
+    Case("MatMul", (X, X.transpose(0, 2, 1).copy())),
+    Case("Gemm", (X[0], X[0].T.copy())),
+    Case("Where", (X > 3, X, X[0])),
+    Case("Conv", (IMAGE, WEIGHT), 1, {"strides": [2, 2]}),
+    Case("Conv", (IMAGE, WEIGHT), needs=_SPATIAL),
+    Case("ConvTranspose", (IMAGE, WEIGHT.transpose(1, 0, 2, 3).copy()), 1, {"strides": [1, 1]}),
+    Case("MaxPool", (IMAGE,), 1, {"kernel_shape": [2, 2]}),
+    Case("AveragePool", (IMAGE,), 1, {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}),
+    Case("GlobalAveragePool", (IMAGE,), needs=_SPATIAL),
+    Case("BatchNormalization", (IMAGE, *[np.ones(3, np.float32)] * 4)),
+    Case("InstanceNormalization", (IMAGE, *[np.ones(3, np.float32)] * 2), needs=_SPATIAL),
+    Case("Resize", (IMAGE, None, None, ints(1, 3, 9, 9)), needs=_SPATIAL),
+    Case("Resize", (IMAGE, None, np.array([1, 1, 2, 2], np.float32)), needs=_SPATIAL),
+    Case("ArgMax", (X,), 1, {"axis": 1}),
+    Case("NonZero", (X,)),
+    Case("Unique", (X,), 4),
+    Case("Compress", (X, np.array([True, False])), 1, {"axis": 0}),
+    Case("Einsum", (X, X), 1, {"equation": "bij,bij->b"}),
+    Case("EyeLike", (X[0],)),
+    Case("Shape", (X,)),
+    Case("Clip", (X, np.array(2, np.float32), np.array(9, np.float32))),
+    Case("CenterCropPad", (X, ints(4, 2, 4)), needs=_SPATIAL),
+    Case("ReverseSequence", (X, ints(2, 1, 1)), 1, {"batch_axis": 1, "time_axis": 0}),
+    Case("LSTM", (numbers(5, 2, 3), numbers(1, 16, 3), numbers(1, 16, 4)), 3, {"hidden_size": 4},
+         needs="R: expected weights of a known shape"),
+    Case("QuantizeLinear", (X, np.array(0.1, np.float32)), needs="y_scale: the rank of x is not"),
+    Case("GridSample", (IMAGE, np.zeros((1, 2, 2, 2), np.float32))),
+]  # fmt: skip
+
+
+def model_of(case: Case, known: str) -> tuple[ModelProto, dict[str, np.ndarray]]:
+    names, inputs, feeds = [], [], {}
+    for i, value in enumerate(case.args):
+        names.append("" if value is None else f"x{i}")
+        if value is not None:
+            array = np.asarray(value)
+            dims: Any = None
+            if known != "nothing":
+                dims = [None if known == "ranks" else f"d{i}_{k}" for k in range(array.ndim)]
+            kind = _TYPES[array.dtype.name]
+            inputs.append(helper.make_tensor_value_info(names[-1], kind, dims))
+            feeds[names[-1]] = array
+    outputs = [f"y{i}" for i in range(case.outputs)]
+    node = helper.make_node(case.operator, names, outputs, **case.attributes)
+    infos = list(map(helper.make_empty_tensor_value_info, outputs))
+    graph = helper.make_graph([node], "graph", inputs, infos)
+    opsets = [helper.make_opsetid("", case.opset)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=9), feeds
+
+
+
+@pytest.mark.parametrize("known", ["nothing", "ranks", "names"])
+@pytest.mark.parametrize("case", CASES, ids=[f"{i} {c.operator}" for i, c in enumerate(CASES)])
+def test_operands_of_unknown_shape(case: Case, known: str) -> None:
+    model, feeds = model_of(case, known)
+    if known == "nothing" and case.needs:
+        with pytest.raises(RelaxVMError, match=case.needs):
+            relaxvm.compile(model, cache=False)
+        return
+    vm = relaxvm.VirtualMachine(relaxvm.compile(model, cache=False))
+    with np.errstate(all="ignore"):
+        got = vm.main(**feeds)
+        wanted = ReferenceEvaluator(model).run(None, feeds)
+    results = got if isinstance(got, tuple) else (got,)
+    assert len(results) == len(wanted)
+    for result, want in zip(results, wanted, strict=True):
+        assert result.dtype == np.asarray(want).dtype
+        np.testing.assert_allclose(result, want, rtol=1e-5, atol=1e-6)
+
+
+def test_more_elements_than_there_are_of_an_unknown_rank() -> None:
+    model, feeds = model_of(Case("TopK", (X, ints(5)), 2), "nothing")
+    vm = relaxvm.VirtualMachine(relaxvm.compile(model, cache=False))
+    with pytest.raises(ValueError, match="k: expected at most 4, the length of axis 2, got 5"):
+        vm.main(**feeds)
+
+
+def test_an_axis_that_an_unknown_rank_does_not_have() -> None:
+    model, feeds = model_of(Case("CumSum", (X, np.array(3))), "nothing")
+    vm = relaxvm.VirtualMachine(relaxvm.compile(model, cache=False))
+    with pytest.raises((ValueError, IndexError), match="axis"):
+        vm.main(**feeds)
