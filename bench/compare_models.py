@@ -1,11 +1,18 @@
 """ONNX models: time per run beside onnxruntime, one thread each.
 
     python bench/compare_models.py [MODEL ...] [--python OTHER] [--set avx2] [--dim NAME=N]
-                                   [--rounds N] [--cpu-time] [--profile] [--json FILE]
+                                   [--value NAME=V] [--limit SECONDS] [--rounds N] [--cpu-time]
+                                   [--profile] [--sorted] [--json FILE]
 
-MODEL is a path, or the name of a network of `onnx_models.py`; without any, all of these.
-`--python` names an interpreter that has onnx and onnxruntime.  `--set` forces the instructions of
-our kernels (`RELAXVM_CPU`); onnxruntime always uses what the processor has.
+MODEL is a path, a folder (every model in it), or the name of a network of `onnx_models.py`;
+without any, all of these.  `--python` names an interpreter that has onnx and onnxruntime.  `--set`
+forces the instructions of our kernels (`RELAXVM_CPU`); onnxruntime always uses what the processor
+has.
+
+Inputs are drawn; a dimension that the model leaves open and `--dim` does not give is the first of
+a few usual sizes with which onnxruntime runs.  `--value` gives an input that is one number.  A
+model that one of the sides does not run, or does not run in `--limit` seconds, is a line without a
+ratio.  `--sorted` ends with the models in the order of the time that is lost.
 
 Each side has a process of its own, started without settings of BLAS libraries but the number of
 threads.  They take turns, and the least time of all runs of a side counts.  `--cpu-time` measures
@@ -20,6 +27,7 @@ import argparse
 import json
 import math
 import os
+import select
 import subprocess
 import sys
 import tempfile
@@ -34,6 +42,12 @@ import clean
 SIDES = ("relaxvm", "onnxruntime")
 TURN_SECONDS = 0.3
 FEWEST_RUNS = 2
+IMAGE_SIZES = (320, 224, 160, 416, 640, 256, 64, 48, 32)
+OTHER_SIZES = (128, 64, 512, 256, 100, 160, 320, 32, 16, 80, 8, 5, 1, 2, 3, 1536, 16000)
+
+
+class Failure(Exception):
+    """A side did not run a model: the message says why."""
 
 
 def main() -> int:
@@ -44,11 +58,16 @@ def main() -> int:
     parser.add_argument("--set", help="instructions of our kernels, such as avx2")
     parser.add_argument("--dim", action="append", default=[], metavar="NAME=N",
                         help="the size of a dimension that the model leaves open")  # fmt: skip
+    parser.add_argument("--value", action="append", default=[], metavar="NAME=V",
+                        help="the value of an input that is one number")  # fmt: skip
+    parser.add_argument("--limit", type=float, default=600, metavar="SECONDS",
+                        help="the time that a side may take to answer")  # fmt: skip
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--cpu-time", action="store_true")
     parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--sorted", action="store_true")
     parser.add_argument("--json", metavar="FILE", help="write the table as JSON")
-    parser.add_argument("--side", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--side", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.side:
         serve(*options.side, options)
@@ -58,9 +77,14 @@ def main() -> int:
         paths = models(options, options.folder or Path(temporary))
         print(f"{clean.machine()}; kernels: {options.set or 'the best set'}; one thread, "
               f"{'processor' if options.cpu_time else 'elapsed'} time")  # fmt: skip
-        titles = f"{'relaxvm, ms':>14}{'onnxruntime, ms':>18}{'ratio':>9}{'difference':>14}"
-        print(f"{'model':28}{titles}")
+        titles = f"{'relaxvm, ms':>12}{'onnxruntime, ms':>18}{'ratio':>9}{'difference':>14}"
+        print(f"{'model':36}{titles}  shapes")
         rows = [compared(path, options) for path in paths]
+    if options.sorted:
+        print("\nby the time that is lost:")
+        lost = [(row["relaxvm"] - row["onnxruntime"], row) for row in rows if "ratio" in row]
+        for _, row in sorted(lost, key=lambda each: -each[0]):
+            print(line_of(row))
     ratios = [row["ratio"] for row in rows if "ratio" in row]
     if ratios:
         mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
@@ -72,97 +96,138 @@ def main() -> int:
 
 def models(options: argparse.Namespace, folder: Path) -> list[Path]:
     """The paths of the models; networks are made where they are not there."""
-    names = [name for name in options.models if not name.endswith(".onnx")]
+    named = [name for name in options.models if not Path(name).is_dir()]
+    names = [name for name in named if not name.endswith(".onnx")]
     if names or not options.models:
         maker = Path(__file__).with_name("onnx_models.py")
         subprocess.run([options.python, str(maker), str(folder), *names], check=True)
     if not options.models:
         return sorted(folder.glob("*.onnx"))
-    return [folder / f"{name}.onnx" if name in names else Path(name) for name in options.models]
+    found: list[Path] = []
+    for name in options.models:
+        path = folder / f"{name}.onnx" if name in names else Path(name)
+        found += sorted(path.rglob("*.onnx")) if path.is_dir() else [path]
+    return found
 
 
 def compared(path: Path, options: argparse.Namespace) -> dict[str, Any]:
-    best: dict[str, float] = {}
-    results: dict[str, Path] = {}
+    row: dict[str, Any] = {"model": path.stem, "path": str(path)}
+    processes: dict[str, subprocess.Popen[str]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        processes = {}
-        for side in SIDES:
-            results[side] = Path(folder) / f"{side}.npy"
-            processes[side] = started(side, path, results[side], options)
-            answer(processes[side])
-        for _ in range(options.rounds):
-            for side in SIDES:
-                least = float(ask(processes[side], "run"))
-                best[side] = min(least, best.get(side, math.inf))
-        difference = difference_of(results)
-        row = {"model": path.stem, **best, "difference": difference}
-        row["ratio"] = best["relaxvm"] / best["onnxruntime"]
-        ours, theirs = (best[side] * 1e3 for side in SIDES)
-        print(f"{path.stem[:27]:28}{ours:14.3f}{theirs:18.3f}{row['ratio']:9.2f}{difference:14.1e}",
-              flush=True)  # fmt: skip
-        if options.profile:
-            for side in SIDES:
-                for name, share in json.loads(ask(processes[side], "profile")):
-                    print(f"    {side:12} {share * 1e3:10.3f} ms  {name}")
+        results = {side: Path(folder) / f"{side}.npz" for side in SIDES}
+        try:
+            # onnxruntime finds the shapes with which it runs; both have the same inputs.
+            inputs = Path(folder) / "inputs.npz"
+            for side in reversed(SIDES):
+                processes[side] = started(side, path, inputs, results[side], options)
+                shapes = answer(processes[side], options.limit)
+                row["shapes"] = json.loads(shapes)
+            row["difference"] = difference_of(results)
+            for _ in range(options.rounds):
+                for side in SIDES:
+                    least = float(ask(processes[side], "run", options.limit))
+                    row[side] = min(least, row.get(side, math.inf))
+            row["ratio"] = row["relaxvm"] / row["onnxruntime"]
+            print(line_of(row), flush=True)
+            if options.profile:
+                for side in SIDES:
+                    for name, share in json.loads(ask(processes[side], "profile", options.limit)):
+                        print(f"    {side:12} {share * 1e3:10.3f} ms  {name}", flush=True)
+        except Failure as failure:
+            row["failure"] = str(failure)
+            print(f"{path.stem[:35]:36} {failure}", flush=True)
         for process in processes.values():
-            assert process.stdin is not None
-            process.stdin.close()
+            process.kill()
             process.wait()
     return row
 
 
+def line_of(row: dict[str, Any]) -> str:
+    ours, theirs = (row[side] * 1e3 for side in SIDES)
+    shapes = " ".join("x".join(map(str, shape)) for shape in row["shapes"])
+    return (f"{row['model'][:35]:36}{ours:12.3f}{theirs:18.3f}{row['ratio']:9.2f}"
+            f"{row['difference']:14.1e}  {shapes}")  # fmt: skip
+
+
 def started(
-    side: str, path: Path, result: Path, options: argparse.Namespace
+    side: str, path: Path, inputs: Path, result: Path, options: argparse.Namespace
 ) -> subprocess.Popen[str]:
     python = options.python if side == "onnxruntime" else sys.executable
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
                    "RELAXVM_CACHE": "off"}  # fmt: skip
     if options.set:
         environment["RELAXVM_CPU"] = options.set
-    command = [python, __file__, "--side", side, str(path), str(result)]
+    command = [python, __file__, "--side", side, str(path), str(inputs), str(result)]
     command += ["--cpu-time"] * options.cpu_time + [f"--dim={each}" for each in options.dim]
+    command += [f"--value={each}" for each in options.value]
     return subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
     )
 
 
-def ask(process: subprocess.Popen[str], question: str) -> str:
+def ask(process: subprocess.Popen[str], question: str, limit: float) -> str:
     assert process.stdin is not None
     process.stdin.write(question + "\n")
     process.stdin.flush()
-    return answer(process)
+    return answer(process, limit)
 
 
-def answer(process: subprocess.Popen[str]) -> str:
+def answer(process: subprocess.Popen[str], limit: float) -> str:
+    """The next line of a process: it writes one line for one question."""
     output: IO[str] | None = process.stdout
     assert output is not None
+    side = process.args[process.args.index("--side") + 1]  # type: ignore[union-attr,index]
+    if not select.select([output], [], [], limit)[0]:
+        raise Failure(f"{side}: no answer in {limit:g} seconds")
     line = output.readline()
     if not line:
-        raise SystemExit(f"{' '.join(map(str, process.args))}: ended early")  # type: ignore[arg-type]
+        raise Failure(f"{side}: ended early")
+    if line.startswith("failed: "):
+        raise Failure(f"{side}: {line[len('failed: ') :].strip()}")
     return line.strip()
 
 
 def difference_of(results: dict[str, Path]) -> float:
     import numpy as np
 
-    a, b = (np.load(results[side]) for side in SIDES)
-    if a.shape != b.shape:
-        raise SystemExit(f"results have the shapes {a.shape} and {b.shape}")
-    return float(np.abs(a - b).max() / max(float(np.abs(b).max()), 1e-30))
+    ours, theirs = (np.load(results[side]) for side in SIDES)
+    largest = 0.0
+    for name in theirs.files:
+        a, b = ours[name], theirs[name]
+        if a.shape != b.shape:
+            raise Failure(f"results have the shapes {a.shape} and {b.shape}")
+        if b.size and b.dtype.kind in "fiu":
+            a, b = a.astype("float64"), b.astype("float64")
+            differences = np.abs(a - b, out=np.zeros_like(a), where=a != b)
+            finite = np.abs(b[np.isfinite(b)]).max(initial=1e-30)
+            largest = max(largest, float(differences.max() / finite))
+    return largest
 
 
 # In the process of a side
 
 
-def serve(side: str, path: str, result: str, options: argparse.Namespace) -> None:
+def serve(
+    side: str, path: str, inputs: str, result: str, options: argparse.Namespace
+) -> None:
     """Answer questions on standard input, one a line."""
     import numpy as np
 
-    sizes = {name: int(n) for name, n in (each.split("=") for each in options.dim)}
-    run, profile = (ours if side == "relaxvm" else theirs)(path, sizes)
-    np.save(result, run())
+    try:
+        if side == "relaxvm":
+            found = np.load(inputs)
+            values = [found[name] for name in found.files]
+            run, profile = ours(path, values)
+            kept = run()
+        else:
+            run, profile, values, kept = theirs(path, inputs, options)
+        kept = [each for each in kept if isinstance(each, np.ndarray) and each.dtype != object]
+        np.savez(result, *kept)
+        print(json.dumps([value.shape for value in values]), flush=True)
+    except Exception as error:
+        print("failed:", type(error).__name__, str(error).replace("\n", " ")[:150], flush=True)
+        return
     clock = time.thread_time if options.cpu_time else time.perf_counter
-    print("ready", flush=True)
     for question in sys.stdin:
         if question.strip() == "profile":
             print(json.dumps(profile()), flush=True)
@@ -173,23 +238,24 @@ def serve(side: str, path: str, result: str, options: argparse.Namespace) -> Non
             begun = clock()
             run()
             times.append(clock() - begun)
+            if times[0] > TURN_SECONDS * 10:
+                break
         print(min(times), flush=True)
 
 
-Side = tuple[Callable[[], Any], Callable[[], list[tuple[str, float]]]]
-PROFILED_RUNS = 7
+Run = Callable[[], list[Any]]
+Profile = Callable[[], list[tuple[str, float]]]
+PROFILED_RUNS = 3
 
 
-def ours(path: str, sizes: dict[str, int]) -> Side:
+def ours(path: str, values: list[Any]) -> tuple[Run, Profile]:
     import relaxvm
 
     vm = relaxvm.VirtualMachine(path)
-    # The names and types of inputs: what is printed of the function, as onnxruntime states them.
-    values = [value_of(shape, dtype, sizes) for shape, dtype in inputs_of(path)]
 
-    def run() -> Any:
+    def run() -> list[Any]:
         found = vm["main"](*values)
-        return found if hasattr(found, "shape") else found[0]
+        return [found] if hasattr(found, "shape") else list(found)
 
     def profile() -> list[tuple[str, float]]:
         with relaxvm.profile(vm, shapes=False, memory=False) as p:
@@ -206,7 +272,10 @@ def ours(path: str, sizes: dict[str, int]) -> Side:
     return run, profile
 
 
-def theirs(path: str, sizes: dict[str, int]) -> Side:
+def theirs(
+    path: str, file: str, options: argparse.Namespace
+) -> tuple[Run, Profile, list[Any], list[Any]]:
+    import numpy as np
     import onnxruntime
 
     def session(*, is_profiled: bool) -> Any:
@@ -214,21 +283,20 @@ def theirs(path: str, sizes: dict[str, int]) -> Side:
         settings.intra_op_num_threads = settings.inter_op_num_threads = 1
         settings.enable_profiling = is_profiled
         settings.profile_file_prefix = str(Path(tempfile.gettempdir()) / "onnxruntime")
-        settings.log_severity_level = 3
+        settings.log_severity_level = 4
         return onnxruntime.InferenceSession(path, settings, ["CPUExecutionProvider"])
 
     plain = session(is_profiled=False)
-    inputs = {
-        each.name: value_of(each.shape, each.type, sizes) for each in plain.get_inputs()
-    }
+    inputs, kept = inputs_of(plain, options)
+    np.savez(file, **inputs)
 
     def profile() -> list[tuple[str, float]]:
         profiled = session(is_profiled=True)
         for _ in range(PROFILED_RUNS):
             profiled.run(None, inputs)
-        file = Path(profiled.end_profiling())
-        events = json.loads(file.read_text())
-        file.unlink()
+        events_file = Path(profiled.end_profiling())
+        events = json.loads(events_file.read_text())
+        events_file.unlink()
         least: dict[tuple[str, str], int] = {}
         for event in events:
             if event.get("cat") == "Node" and event["name"].endswith("_kernel_time"):
@@ -239,39 +307,61 @@ def theirs(path: str, sizes: dict[str, int]) -> Side:
             sums[name] += duration
         return [(name, total / 1e6) for name, total in sums.most_common(15)]
 
-    return (lambda: plain.run(None, inputs)[0]), profile
+    return (lambda: list(plain.run(None, inputs))), profile, list(inputs.values()), kept
 
 
-def inputs_of(path: str) -> list[tuple[list[Any], str]]:
-    """Shapes and data types of the inputs of a model, without its constants."""
-    from relaxvm.frontend.onnx.program import read_model
+def inputs_of(session: Any, options: argparse.Namespace) -> tuple[dict[str, Any], list[Any]]:
+    """Values for the inputs of a model, and the results: with the first sizes that it takes."""
+    given = {name: int(n) for name, n in (each.split("=") for each in options.dim)}
+    numbers = dict(each.split("=") for each in options.value)
+    arguments = session.get_inputs()
+    is_open = any(
+        not isinstance(dim, int) and dim not in given for each in arguments for dim in each.shape
+    )
+    is_image = any(len(each.shape) == 4 for each in arguments)
+    refused: Exception | None = None
+    for size in IMAGE_SIZES + OTHER_SIZES if is_image else OTHER_SIZES:
+        sizes = dict(given)
+        for each in arguments:  # the first dimension of an input is most often a batch
+            for axis, dim in enumerate(each.shape):
+                is_batch = axis == 0 and len(each.shape) > 1
+                if isinstance(dim, str):
+                    sizes.setdefault(dim, 1 if is_batch else size)
+        values = {
+            each.name: value_of(each.shape, each.type, sizes, size, numbers.get(each.name))
+            for each in arguments
+        }
+        try:
+            return values, list(session.run(None, values))
+        except Exception as error:
+            refused = refused or error
+            if not is_open:
+                break
+    assert refused is not None
+    raise refused
 
-    graph = read_model(path)[0].graph
-    assert graph is not None
-    constants = {each.name for each in graph.initializer}
-    kinds = {1: "float32", 6: "int32", 7: "int64", 9: "bool", 11: "float64"}
-    found = []
-    for each in graph.input:
-        if each.name not in constants:
-            assert each.type is not None
-            assert each.type.tensor is not None
-            shape = each.type.tensor.shape
-            dims = [] if shape is None else [dim.name or dim.value for dim in shape.dims]
-            found.append((dims, kinds[each.type.tensor.elem_type]))
-    return found
 
-
-def value_of(shape: list[Any], dtype: str, sizes: dict[str, int]) -> Any:
+def value_of(
+    shape: list[Any], dtype: str, sizes: dict[str, int], size: int, number: str | None
+) -> Any:
     """A value for an input: the same on both sides."""
     import numpy as np
 
-    kinds = {"tensor(float)": "float32", "tensor(int64)": "int64", "tensor(int32)": "int32",
-             "tensor(bool)": "bool", "tensor(double)": "float64"}  # fmt: skip
+    names = {"float": "float32", "double": "float64"}
+    kind = dtype.removeprefix("tensor(").removesuffix(")")
+    kind = names.get(kind, kind)
+    if kind == "string":
+        raise Failure("texts are not drawn")
+    if number is not None:
+        return np.array(float(number)).astype(kind).reshape([1 for _ in shape])
     dims = [
-        dim if isinstance(dim, int) and dim > 0 else sizes.get(str(dim), 1) for dim in shape
+        dim if isinstance(dim, int) else sizes.get(str(dim), 1 if axis == 0 else size)
+        for axis, dim in enumerate(shape)
     ]
     rng = np.random.default_rng(0)
-    return rng.standard_normal(dims).astype(kinds.get(dtype, dtype))
+    if np.dtype(kind).kind in "iub":
+        return rng.integers(0, 2, dims).astype(kind)
+    return rng.standard_normal(dims).astype(kind)
 
 
 if __name__ == "__main__":

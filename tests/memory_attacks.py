@@ -37,6 +37,7 @@ __all__ = [
     "arguments_of",
     "extended",
     "gathered",
+    "gru",
     "importing",
     "in_blocks",
     "kernel_calls_of",
@@ -188,6 +189,14 @@ def lstm(steps: int) -> list[Any]:
             np.ones((1, 8, 100), "f4"), np.ones((1, 8, 100), "f4")]  # fmt: skip
 
 
+def gru(steps: int) -> list[Any]:
+    """A layer of gated recurrent units: 40 inputs, a state of 100 elements."""
+    return [np.ones((steps, 8, 40), "f4"), np.ones((1, 21, 40, 16), "f4"),
+            np.ones((1, 21, 100, 16), "f4"), np.ones((1, 336), "f4"), np.ones((1, 112), "f4"),
+            np.ones((1, 8, 100), "f4"), "forward", False, np.ones((steps, 1, 8, 100), "f4"),
+            np.ones((1, 8, 100), "f4")]  # fmt: skip
+
+
 def with_weight(args: list[Any], *shape: int) -> list[Any]:
     return [args[0], np.ones(shape, "f4"), *args[2:]]
 
@@ -200,6 +209,7 @@ def gathered(args: list[Any]) -> list[Any]:
 
 KERNEL_CALLS: dict[str, Any] = {
     "nn.lstm_blocks": lambda: lstm(300),
+    "nn.gru_blocks": lambda: gru(300),
     "nn.softmax_rows": lambda: [np.ones((1000, 1000), "f4"), 1.0, np.ones((1000, 1000), "f4")],
     "nn.layer_norm_rows": lambda: [np.ones((1000, 1000), "f4"), np.ones(1000, "f4"),
                                    np.ones(1000, "f4"), 1e-5, np.ones((1000, 1000), "f4")],

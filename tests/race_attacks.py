@@ -33,6 +33,7 @@ from .memory_attacks import (
     arguments_of,
     extended,
     gathered,
+    gru,
     importing,
     in_blocks,
     large_calls_of,
@@ -147,6 +148,7 @@ CALLS: dict[str, list[Any]] = {
                  np.array([9]), np.array([0.5], "f4"), np.array([0.0], "f4"), 0,
                  integers(27).reshape(9, 3)]],
     f"{PREFIX}nn.lstm_blocks": [lambda: lstm(20)],
+    f"{PREFIX}nn.gru_blocks": [lambda: gru(20)],
     f"{PREFIX}nn.softmax_rows": [
         lambda: [integers(9000, "f4").reshape(90, 100), 0.5, np.ones((90, 100), "f4")]],
     f"{PREFIX}nn.layer_norm_rows": [

@@ -20,18 +20,20 @@ from relaxvm.transform.pipelines import get_pipeline
 
 
 class Network:
-    """A random network of convolutions and what stands between them."""
+    """A random network of convolutions along one axis or two, and what stands between them."""
 
-    def __init__(self, seed: int, *, symbolic: bool = False) -> None:
+    def __init__(self, seed: int, *, axes: int = 2, symbolic: bool = False) -> None:
+        self.axes = axes
+        self.conv = R.nn.conv1d if axes == 1 else R.nn.conv2d
         self.rng = np.random.default_rng(seed)
         self.bb = relaxvm.BlockBuilder()
         channels, side = int(self.rng.choice([1, 3, 16, 24])), int(self.rng.integers(9, 20))
         batch = int(self.rng.integers(1, 3))
-        self.input = self.rng.standard_normal((batch, channels, side, side)).astype(np.float32)
-        dims: list[Any] = [batch, channels, side, side]
+        dims: list[Any] = [batch, channels, *[side] * axes]
+        self.input = self.rng.standard_normal(dims).astype(np.float32)
         if symbolic:
             dims = [relaxvm.ir.Var(name, relaxvm.ir.PrimType("int64")) if i != 1 else channels
-                    for i, name in enumerate("ncyx")]  # fmt: skip
+                    for i, name in enumerate("ncyx"[: 2 + axes])]  # fmt: skip
         x = relaxvm.ir.Var("x", TensorType(dims, "float32"))
         with self.bb.function("main", [x]):
             with self.bb.dataflow():
@@ -48,6 +50,12 @@ class Network:
     def normal(self, *shape: int) -> Any:
         scale = 1 / np.sqrt(max(1, np.prod(shape[1:])))
         return const((self.rng.standard_normal(shape) * scale).astype(np.float32))
+
+    def per_channel(self, count: int) -> Any:
+        return self.normal(1, count, *[1] * self.axes)
+
+    def window(self, outputs: int, inputs: int, size: int) -> Any:
+        return self.normal(outputs, inputs, *[size] * self.axes)
 
     def channels(self, value: Any) -> int:
         return int(value.ty.dims[1].value)
@@ -77,19 +85,19 @@ class Network:
         kind = self.rng.choice(
             ["conv", "conv", "conv", "depthwise", "bias", "relu", "clip", "residual", "pool",
              "concat", "norm", "affine", "most", "least", "tanh", "gate", "mean", "strange",
-             "shuffle", "groups"]
+             "groups" if self.axes == 1 else "shuffle", "groups"]
         )  # fmt: skip
         if kind == "conv":
             size = int(self.rng.choice([1, 3, 3, 3, 5]))
             outputs = int(self.rng.choice([1, 8, 16, 20, 32]))
             strides = int(self.rng.choice([1, 1, 1, 2]))
-            weight = self.normal(outputs, channels, size, size)
-            return self.emit(R.nn.conv2d(value, weight, strides=strides, padding=size // 2))
+            weight = self.window(outputs, channels, size)
+            return self.emit(self.conv(value, weight, strides=strides, padding=size // 2))
         if kind == "depthwise":
-            weight = self.normal(channels, 1, 3, 3)
-            return self.emit(R.nn.conv2d(value, weight, padding=1, groups=channels))
+            weight = self.window(channels, 1, 3)
+            return self.emit(self.conv(value, weight, padding=1, groups=channels))
         if kind == "bias":
-            return self.emit(R.add(value, self.normal(1, channels, 1, 1)))
+            return self.emit(R.add(value, self.per_channel(channels)))
         if kind == "relu":
             return self.emit(R.nn.relu(value))
         if kind == "clip":
@@ -99,8 +107,9 @@ class Network:
             same = [v for v in self.values if alike(v.ty.shape, value.ty.shape)]
             return self.emit(R.add(value, same[self.rng.integers(len(same))]))
         if kind == "pool":
-            pool = R.nn.max_pool2d if self.rng.random() < 0.5 else R.nn.avg_pool2d
-            return self.emit(pool(value, (3, 3), strides=1, padding=1))
+            which = "max_pool" if self.rng.random() < 0.5 else "avg_pool"
+            pool = getattr(R.nn, f"{which}{self.axes}d")
+            return self.emit(pool(value, [3] * self.axes, strides=1, padding=1))
         if kind == "concat":
             return self.emit(R.concat([value, value], axis=1))
         if kind == "norm":
@@ -108,25 +117,29 @@ class Network:
             norm = self.emit(R.nn.batch_norm(value, *map(const, one), axis=1, training=False))
             return self.emit(norm[0])
         if kind == "affine":
-            return self.emit(R.multiply(value, self.normal(1, channels, 1, 1)))
+            return self.emit(R.multiply(value, self.per_channel(channels)))
         if kind == "groups":
             groups = int(self.rng.choice([n for n in (1, 2, 4) if channels % n == 0]))
-            weight = self.normal(groups * int(self.rng.choice([3, 6, 8])), channels // groups, 1, 1)
-            return self.emit(R.nn.conv2d(value, weight, groups=groups))
+            outputs = groups * int(self.rng.choice([3, 6, 8]))
+            weight = self.window(outputs, channels // groups, 1)
+            return self.emit(self.conv(value, weight, groups=groups))
         if kind == "shuffle":
             fitting = [n for n in (1, 2, 4) if channels % n == 0]
             return self.shuffle(value, int(self.rng.choice(fitting)))
         if kind == "most":
             return self.emit(R.minimum(value, const(np.float32(6))))
         if kind == "least":
-            return self.emit(R.maximum(const(np.zeros((1, 1, 1, 1), np.float32)), value))
+            zero = np.zeros([1] * (2 + self.axes), np.float32)
+            return self.emit(R.maximum(const(zero), value))
         if kind == "tanh":
             return self.emit(R.tanh(value))
         if kind == "gate":
             return self.emit(R.multiply(value, R.sigmoid(value)))
         if kind == "mean":
-            mean = self.emit(R.mean(value, axis=[2, 3], keepdims=True))
+            mean = self.emit(R.mean(value, axis=[2, 3][: self.axes], keepdims=True))
             return self.emit(R.multiply(value, mean))
+        if self.axes == 1:
+            return self.emit(R.flip(value, 2))
         return self.emit(R.permute_dims(value, [0, 1, 3, 2]))
 
 
@@ -149,10 +162,11 @@ def run(mod: IRModule, *args: Any) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("precise", [False, True])
 @pytest.mark.parametrize("symbolic", [False, True])
-def test_random_networks(symbolic: bool, precise: bool) -> None:
+@pytest.mark.parametrize("axes", [1, 2])
+def test_random_networks(axes: int, symbolic: bool, precise: bool) -> None:
     count = 0
     for seed in range(40):
-        network = Network(seed, symbolic=symbolic)
+        network = Network(seed, axes=axes, symbolic=symbolic)
         blocked = transform.BlockConvolutions(precise=precise)(network.mod)
         relaxvm.analysis.well_formed(blocked)
         count += sum("blocks" in name for name in kernels_of(blocked))
@@ -256,13 +270,13 @@ class Others:
             a = R.nn.conv2d(x, w)
             b = R.nn.conv2d(y, R.const(WEIGHT.astype("float16")))
             d = R.nn.conv2d(x, R.const(WEIGHT), out_layout="NHWC")
-            e = R.nn.conv2d(x, R.const(WEIGHT[:3]))
+            e = R.nn.conv2d(x, R.const(WEIGHT[:3, :, :1, :1]))
             R.output(a, b, d, e)
         return (a, b, d, e)
 
 
 def test_other_convolutions_stay() -> None:
-    """Weights of the run, other data types, other layouts, few outputs."""
+    """Weights of the run, other data types, other layouts, few outputs of one pixel each."""
     assert only(Others)[1] == []
 
 

@@ -115,6 +115,17 @@ def lstm_blocks(of: Hostile) -> list[Any]:
             of.tensor(steps, *state), of.tensor(*state), of.tensor(*state)]  # fmt: skip
 
 
+def gru_blocks(of: Hostile) -> list[Any]:
+    steps, batch, inputs = of.some(3, 1), of.some(2, 5), of.some(4, 20)
+    size, both = of.some(5, 16, 20), of.some(1, 2)
+    blocks, state = -(-size // BLOCK), (both, batch, size)
+    return [of.tensor(steps, batch, inputs), of.tensor(both, 3 * blocks, inputs, BLOCK),
+            of.tensor(both, 3 * blocks, size, BLOCK), of.tensor(both, 3 * blocks * BLOCK),
+            of.tensor(both, blocks * BLOCK), of.tensor(*state),
+            "bidirectional" if both == 2 else of.some("forward", "reverse"),
+            of.some(False, True), of.tensor(steps, *state), of.tensor(*state)]  # fmt: skip
+
+
 def softmax_rows(of: Hostile) -> list[Any]:
     shape = of.some(5, 1), of.some(30, 1, 64)
     return [of.tensor(*shape), of.some(1.0, 0.5, -2.0), of.tensor(*shape)]
@@ -207,6 +218,7 @@ MAKERS: dict[str, Callable[[Hostile], list[Any]]] = {
     "nn.conv2d_gathered_blocks": gathered,
     "nn.conv2d_winograd_blocks": winograd,
     "nn.from_blocks": lambda of: to_blocks(of)[::-1],
+    "nn.gru_blocks": gru_blocks,
     "nn.layer_norm_rows": layer_norm_rows,
     "nn.linear_blocks": linear_blocks,
     "nn.lstm_blocks": lstm_blocks,

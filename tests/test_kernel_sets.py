@@ -103,10 +103,16 @@ class Case:
         if method == "depthwise":
             outputs = self.groups = channels
             tall = wide = int(rng.choice([1, 3, 5, 7]))
+        is_column = seed % 5 == 4 and method != "winograd"
+        if is_column:
+            width = wide = 1
         reach = [d * (n - 1) + 1 for d, n in zip(self.dilation, (tall, wide), strict=True)]
         short = [reach[0] - height, reach[1] - width]
         more = rng.integers(0, 3, 4)
-        self.padding = tuple(int(n + max(0, short[i % 2])) for i, n in enumerate(more))
+        padding = [int(n + max(0, short[i % 2])) for i, n in enumerate(more)]
+        if is_column:
+            padding[1] = padding[3] = 0
+        self.padding = tuple(padding)
         self.x = rng.standard_normal((batch, channels, height, width)).astype(np.float32)
         scale = 1 / np.sqrt(channels // self.groups * tall * wide)
         weight = rng.standard_normal((outputs, channels // self.groups, tall, wide)) * scale
@@ -435,12 +441,66 @@ def test_long_short_term_memory(which: str) -> None:
             np.testing.assert_allclose(got, want, atol=1e-5, err_msg=str(seed))
 
 
+class Gated(Memory):
+    """A random layer of gated recurrent units."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        rows = 3 * self.h.shape[2]
+        self.weight, self.recurrence = self.weight[:, :rows], self.recurrence[:, :rows]
+        self.bias = self.bias[:, :rows]
+        self.hidden_bias = self.c[:, 0]
+        self.is_linear = seed % 4 < 2
+
+    def want(self) -> list[np.ndarray]:
+        steps, batch, size = len(self.x), self.x.shape[1], self.h.shape[2]
+        every = np.empty((steps, self.directions, batch, size))
+        h = self.h.astype(np.float64)
+        for d in range(self.directions):
+            backwards = self.direction == "reverse" or d == 1
+            matrix = self.recurrence[d].T.astype(np.float64)
+            for t in reversed(range(steps)) if backwards else range(steps):
+                given = self.x[t] @ self.weight[d].T.astype(np.float64) + self.bias[d]
+                gates = given[:, : 2 * size] + h[d] @ matrix[:, : 2 * size]
+                z, r = np.split(1 / (1 + np.exp(-gates)), 2, axis=1)
+                if self.is_linear:
+                    inner = r * (h[d] @ matrix[:, 2 * size :] + self.hidden_bias[d])
+                else:
+                    inner = (r * h[d]) @ matrix[:, 2 * size :] + self.hidden_bias[d]
+                h[d] = every[t, d] = (1 - z) * np.tanh(given[:, 2 * size :] + inner) + z * h[d]
+        return [every, h]
+
+    def arguments(self) -> list[Any]:
+        pack = linear.pack_gates
+        bias = pack(self.bias[:, :, None], 3).reshape(self.directions, -1)
+        hidden = pack(self.hidden_bias[:, :, None], 1).reshape(self.directions, -1)
+        outs = [np.full(each.shape, np.nan, np.float32) for each in self.want()]
+        return [self.x, pack(self.weight, 3), pack(self.recurrence, 3), bias, hidden, self.h,
+                self.direction, self.is_linear, *outs]  # fmt: skip
+
+    def got(self, run: Kernel) -> list[np.ndarray]:
+        arguments = self.arguments()
+        run(*arguments)
+        return arguments[-2:]
+
+
+@pytest.mark.parametrize("which", [*SETS, "reference"])
+def test_gated_recurrent_units(which: str) -> None:
+    name = "nn.gru_blocks"
+    run = reference(name) if which == "reference" else of_set(name, which)
+    for seed in range(48):
+        layer = Gated(seed)
+        for got, want in zip(layer.got(run), layer.want(), strict=True):
+            np.testing.assert_allclose(got, want, atol=1e-5, err_msg=str(seed))
+
+
 @pytest.mark.parametrize("which", SETS)
-def test_memory_that_does_not_fit_is_refused(which: str) -> None:
-    run = of_set("nn.lstm_blocks", which)
-    memory = Memory(2)
-    for place in range(10):
-        if place == 6:
+@pytest.mark.parametrize("kind", [Memory, Gated])
+def test_memory_that_does_not_fit_is_refused(kind: type[Memory], which: str) -> None:
+    run = of_set("nn.gru_blocks" if kind is Gated else "nn.lstm_blocks", which)
+    memory = kind(2)
+    for place, argument in enumerate(memory.arguments()):
+        if not isinstance(argument, np.ndarray):
             continue
         arguments = memory.arguments()
         shape = list(arguments[place].shape)
@@ -651,7 +711,7 @@ GUARDED = """
 import ctypes, mmap, sys
 import numpy as np
 sys.path.append(sys.argv[2])  # for the tests; relaxvm is the one that is installed
-from tests.test_kernel_sets import METHODS, Case, Layer, Memory, of_set
+from tests.test_kernel_sets import METHODS, Case, Gated, Layer, Memory, of_set
 libc = ctypes.CDLL(None)
 
 def guarded(x, at_end):
@@ -686,11 +746,12 @@ for seed in range(40):
     for at_end in (False, True):
         layer.got(call)
 for seed in range(20):
-    arguments = Memory(seed).arguments()
-    run = of_set("nn.lstm_blocks", sys.argv[1])
-    for at_end in (False, True):
-        fit = [guarded(a, at_end) if isinstance(a, np.ndarray) else a for a in arguments]
-        run(*fit)
+    for kind, name in ((Memory, "nn.lstm_blocks"), (Gated, "nn.gru_blocks")):
+        arguments = kind(seed).arguments()
+        run = of_set(name, sys.argv[1])
+        for at_end in (False, True):
+            fit = [guarded(a, at_end) if isinstance(a, np.ndarray) else a for a in arguments]
+            run(*fit)
 for length in (1, 3, 16, 31, 70):
     for at_end in (False, True):
         x, out = (guarded(np.ones((3, length), "f4"), at_end) for _ in range(2))

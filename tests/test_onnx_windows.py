@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from onnx import TensorProto
+from onnx.helper import make_node
 
 import relaxvm
 from relaxvm.frontend.common.values import Value
 from relaxvm.frontend.onnx.graph import Graph
 from relaxvm.frontend.onnx.registry import OPERATORS, onnx
+from relaxvm.kernels.cpu import SETS
 
 from .test_onnx import model_of, node, run
 
@@ -155,3 +157,62 @@ def test_the_determinant_of_a_large_matrix(dtype: str) -> None:
     det(np.stack([matrix, np.ones_like(matrix)]).astype(dtype), found)
     np.testing.assert_allclose(found[0], expected, rtol=1e-3 if dtype == "float32" else 1e-10)
     assert abs(found[1]) <= abs(expected) * 1e-6
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+def test_a_convolution_of_channels_that_only_the_run_knows(is_known: bool) -> None:
+    """Its weights say how many they are."""
+    rng = np.random.default_rng(3)
+    w = rng.standard_normal((16, 3, 3, 3)).astype(np.float32)
+    model = model_of(
+        [node("Reshape", "x shape", "r"), node("Conv", "r w", "y", group=2)],
+        {"x": (FLOAT, ["n"]), "shape": (INT64, [4] if is_known else ["rank"])}, ["y"], {"w": w},
+    )  # fmt: skip
+    executable = relaxvm.compile(model)
+    assert ("blocks" in executable.as_text()) == bool(SETS)
+    vm = relaxvm.VirtualMachine(executable)
+    x = rng.standard_normal((2, 6, 5, 5)).astype(np.float32)
+    got = vm["main"](x.reshape(-1), np.array(x.shape))
+    parts = [
+        np.einsum("ncyxij,ocij->noyx",
+                  np.lib.stride_tricks.sliding_window_view(x[:, 3 * i : 3 * i + 3], (3, 3), (2, 3)),
+                  w[8 * i : 8 * i + 8])
+        for i in range(2)
+    ]  # fmt: skip
+    np.testing.assert_allclose(got, np.concatenate(parts, 1), rtol=1e-4, atol=1e-4)
+    with pytest.raises(RuntimeError, match=r"dimension 1 .* expected 6, got 3"):
+        vm["main"](x.reshape(-1), np.array((4, 3, 5, 5)))
+    if not is_known:
+        with pytest.raises(ValueError, match="expected a tensor of ndim 4, got ndim 3"):
+            vm["main"](x.reshape(-1), np.array((2, 6, 25)))
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_a_recurrent_layer_of_shapes_that_only_the_run_knows(kind: str) -> None:
+    """The same results as with known shapes, and a clear error for states of other shapes."""
+    rng = np.random.default_rng(4)
+    gates = 4 if kind == "LSTM" else 3
+    weights = {
+        "w": rng.standard_normal((1, gates * 5, 3)).astype(np.float32),
+        "r": rng.standard_normal((1, gates * 5, 5)).astype(np.float32),
+    }
+    inputs = "a w r   h c" if kind == "LSTM" else "a w r   h"
+    nodes = [
+        node("Reshape", "x shape", "a"),
+        make_node(kind, inputs.split(" "), ["y"], hidden_size=5),
+    ]
+    states = dict.fromkeys("hc"[: gates - 2], (FLOAT, None))
+    model = model_of(
+        nodes, {"x": (FLOAT, ["n"]), "shape": (INT64, ["rank"]), **states}, ["y"], weights
+    )
+    known = model_of(
+        [make_node(kind, ["x", *inputs.split(" ")[1:]], ["y"], hidden_size=5)],
+        {"x": (FLOAT, [4, 2, 3]), **{name: (FLOAT, [1, 2, 5]) for name in states}}, ["y"], weights,
+    )  # fmt: skip
+    x = rng.standard_normal((4, 2, 3)).astype(np.float32)
+    first = [rng.standard_normal((1, 2, 5)).astype(np.float32) for _ in states]
+    got = run(model, x.reshape(-1), np.array(x.shape), *first)
+    np.testing.assert_allclose(got, run(known, x, *first), rtol=1e-5, atol=1e-6)
+    wrong = [np.zeros((1, 2, 6), np.float32), *first[1:]]
+    with pytest.raises(RuntimeError, match="expected"):
+        run(model, x.reshape(-1), np.array(x.shape), *wrong)

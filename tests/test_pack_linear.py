@@ -187,6 +187,31 @@ def test_long_short_term_memory() -> None:
 
 
 @I.ir_module
+class Units:
+    @R.function
+    def main(x: R.Tensor((4, 2, 64), "float32"), h: R.Tensor((1, 2, 16), "float32")):
+        with R.dataflow():
+            a = R.nn.gru(x, R.const(W[None, :48]), R.const(W[None, :48, :16]),
+                         R.const(W[:2, :48].reshape(1, 96)), h, linear_before_reset=True)
+            b = R.nn.gru(x, R.const(W[None, :48]), R.const(W[None, :48, :16]),
+                         R.const(W[:2, :48].reshape(1, 96)), h)
+            c = R.nn.gru(x, R.const(W[None, :48]), R.const(W[None, :48, :16]),
+                         R.const(W[:2, :48].reshape(1, 96)), h, clip=1.0)
+            R.output(a, b, c)
+        return (a[0], b[0], c[0])
+
+
+def test_gated_recurrent_units() -> None:
+    packed, names = only(Units)
+    assert names == ["gru_blocks"] * 2
+    x = np.random.default_rng(0).standard_normal((4, 2, 64)).astype(np.float32)
+    h = X[:2, :16][None].copy()
+    for got, want in zip(run(packed, x, h), run(Units, x, h), strict=True):
+        np.testing.assert_allclose(got, want, atol=1e-5)
+    assert only(Units, precise=True)[1] == []
+
+
+@I.ir_module
 class Rows:
     @R.function
     def main(x: R.Tensor((5, 64), "float32"), g: R.Tensor((64,), "float32")):

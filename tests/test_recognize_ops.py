@@ -100,6 +100,24 @@ def test_formulas(found: str, make: Make) -> None:
     np.testing.assert_allclose(run(recognized, x)[0], run(mod, x)[0], atol=2e-6)
 
 
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1)])
+@pytest.mark.parametrize(("power", "products"), [(2.0, 1), (3.0, 2), (2.5, 0), (4.0, 0)])
+def test_powers(power: float, products: int, shape: tuple[int, ...]) -> None:
+    exponent = const(np.full(shape, power, np.float32))
+    mod = program(lambda emit, x: emit(R.power(emit(R.exp(x)), exponent)))
+    recognized = transform.RecognizeOps()(mod)
+    relaxvm.analysis.well_formed(recognized)
+    assert str(recognized).count("R.multiply(") == products
+    x = np.random.default_rng(0).standard_normal((3, 8)).astype(np.float32)
+    np.testing.assert_allclose(run(recognized, x)[0], run(mod, x)[0], rtol=3e-7)
+
+
+def test_a_power_of_more_axes_stays() -> None:
+    exponent = const(np.full((1, 1, 1), 2.0, np.float32))
+    mod = program(lambda emit, x: emit(R.power(x, exponent)))
+    assert "R.multiply" not in str(transform.RecognizeOps()(mod))
+
+
 OTHERS: dict[str, Make] = {
     "another root": lambda emit, x: emit(R.multiply(emit(R.multiply(
         x, emit(R.add(emit(R.erf(emit(R.divide(x, number(1.5))))), number(1))))), number(0.5))),

@@ -301,6 +301,12 @@ KERNELS: dict[str, list[Make]] = {
         lambda: [_zeros(60000, 8, 4), _zeros(1, 28, 4, 16), _zeros(1, 28, 100, 16),
                  _zeros(1, 448), _zeros(1, 8, 100), _zeros(1, 8, 100), "forward",
                  _zeros(60000, 1, 8, 100), _zeros(1, 8, 100), _zeros(1, 8, 100)]],
+    "nn.gru_blocks": [
+        lambda is_linear=is_linear: [
+            _zeros(60000, 8, 4), _zeros(1, 21, 4, 16), _zeros(1, 21, 100, 16), _zeros(1, 336),
+            _zeros(1, 112), _zeros(1, 8, 100), "forward", is_linear, _zeros(60000, 1, 8, 100),
+            _zeros(1, 8, 100)]
+        for is_linear in (False, True)],
     "nn.softmax_rows": [lambda: [_zeros(1 << 12, 1 << 12), 1.0, _zeros(1 << 12, 1 << 12)]],
     "nn.layer_norm_rows": [
         lambda: [_zeros(1 << 12, 1 << 12), _zeros(1 << 12), None, 1e-5, _zeros(1 << 12, 1 << 12)]],

@@ -134,6 +134,7 @@ KERNELS: Final = {
     ),
     "linear": (
         "nn.apply",
+        "nn.gru_blocks",
         "nn.layer_norm_rows",
         "nn.linear_blocks",
         "nn.lstm_blocks",

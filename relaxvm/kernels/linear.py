@@ -18,14 +18,17 @@ from ._kernel import kernel, record_of
 from ._multiply import multiply
 from .blocks import BLOCK
 from .checks import FLOAT32, WrongValue, check_out
-from .kinds import Float, Floats, Out, OutLike, a_choice
+from .kinds import Flag, Float, Floats, Out, OutLike, a_choice
 from .nn import layer_norm, softmax
-from .recurrent import Direction, lstm
+from .recurrent import Direction, gru, lstm
 
-__all__ = ["FUNCTIONS", "GATES", "pack_gates", "pack_linear"]
+__all__ = ["FUNCTIONS", "GATES", "GRU_GATES", "pack_gates", "pack_linear"]
 
 GATES: Final = 4
 """Of a long short-term memory: input, output, forget, cell."""
+
+GRU_GATES: Final = 3
+"""Of a gated recurrent unit: update, reset, hidden."""
 
 FUNCTIONS: Final = ("relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "erf", "exp")
 """What `nn.apply` computes, and what may follow a sum."""
@@ -83,25 +86,74 @@ def lstm_blocks(
     weight[directions, 4 * blocks, inputs, 16], recurrence[directions, 4 * blocks, size, 16], and
     bias[directions, 64 * blocks], the sum of both biases.  The four gates of 16 elements of the
     state are side by side.  float32."""
+    weight, recurrence, bias = _unpacked_layer(x, weight, recurrence, bias, direction, GATES)
+    functions = ";".join(["Sigmoid;Tanh;Tanh"] * len(bias))
+    lstm(
+        x, weight, recurrence, np.concatenate([bias, np.zeros_like(bias)], 1), initial_h,
+        initial_c, None, None, direction, functions, None, False, False, *outs,
+    )  # fmt: skip
+
+
+@kernel("nn.gru_blocks")
+def gru_blocks(
+    x: Floats,
+    weight: Floats,
+    recurrence: Floats,
+    bias: Floats,
+    hidden_bias: Floats,
+    initial_h: Floats,
+    direction: Direction,
+    linear_before_reset: Flag,
+    *outs: Out,
+) -> None:
+    """As `nn.gru` without lengths, with the usual functions, of weights whose gates are in blocks:
+    weight[directions, 3 * blocks, inputs, 16], recurrence[directions, 3 * blocks, size, 16], and
+    bias[directions, 48 * blocks], of the inputs, the biases of the states for update and reset
+    among them; hidden_bias[directions, 16 * blocks] is that of the states for the hidden gate.  The
+    three gates of 16 elements of the state are side by side.  float32."""
+    weight, recurrence, bias = _unpacked_layer(x, weight, recurrence, bias, direction, GRU_GATES)
+    directions, _, size = recurrence.shape
+    if hidden_bias.shape != (directions, -(-size // BLOCK) * BLOCK):
+        raise WrongValue(
+            f"hidden_bias: expected {[directions, -(-size // BLOCK) * BLOCK]}, got "
+            f"{describe(hidden_bias)}"
+        )
+    of_states = np.zeros_like(bias)
+    of_states[:, 2 * size :] = hidden_bias[:, :size]
+    functions = ";".join(["Sigmoid;Tanh"] * directions)
+    gru(
+        x, weight, recurrence, np.concatenate([bias, of_states], 1), initial_h, None, direction,
+        functions, None, linear_before_reset, *outs,
+    )  # fmt: skip
+
+
+def _unpacked_layer(
+    x: NDArray[Any],
+    weight: NDArray[Any],
+    recurrence: NDArray[Any],
+    bias: NDArray[Any],
+    direction: str,
+    gates: int,
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Weights, recurrence weights, and biases of a layer, as `pack_gates` has packed them.
+
+    Raises:
+        WrongValue: they do not fit each other.
+    """
     size = recurrence.shape[2] if recurrence.ndim == 4 else 0
     directions = 2 if direction == "bidirectional" else 1
     blocks = -(-size // BLOCK)
     for name, packed, inputs in (("weight", weight, x.shape[-1] if x.ndim else 0),
                                  ("recurrence", recurrence, size)):  # fmt: skip
-        shape = directions, GATES * blocks, inputs, BLOCK
+        shape = directions, gates * blocks, inputs, BLOCK
         if packed.shape != shape:
             raise WrongValue(f"{name}: expected {list(shape)}, got {describe(packed)}")
-    if bias.shape != (directions, GATES * blocks * BLOCK):
+    if bias.shape != (directions, gates * blocks * BLOCK):
         raise WrongValue(
-            f"bias: expected {[directions, GATES * blocks * BLOCK]}, got {describe(bias)}"
+            f"bias: expected {[directions, gates * blocks * BLOCK]}, got {describe(bias)}"
         )
-    plain = _unpacked_gates(bias.reshape(directions, -1, 1, BLOCK), GATES, size)[:, :, 0]
-    lstm(
-        x, _unpacked_gates(weight, GATES, size), _unpacked_gates(recurrence, GATES, size),
-        np.concatenate([plain, np.zeros_like(plain)], 1), initial_h, initial_c, None, None,
-        direction, "Sigmoid;Tanh;Tanh" + ";Sigmoid;Tanh;Tanh" * (directions == 2), None, False,
-        False, *outs,
-    )  # fmt: skip
+    plain = _unpacked_gates(bias.reshape(directions, -1, 1, BLOCK), gates, size)[:, :, 0]
+    return _unpacked_gates(weight, gates, size), _unpacked_gates(recurrence, gates, size), plain
 
 
 def _apply(function: str, x: NDArray[Any], out: NDArray[Any]) -> None:

@@ -35,6 +35,7 @@ from ..ir import (
     TupleGetItem,
     Var,
     VarBinding,
+    int_imm,
     post_order_visit,
     structural_equal,
 )
@@ -49,7 +50,8 @@ BLOCK: Final = 16
 _MOST_PLANES: Final = 8
 """An image of so many channels is not brought into blocks: most of a block would be empty."""
 _FEWEST_OUTPUTS: Final = 8
-"""Fewer outputs would leave most of a block empty."""
+"""Fewer outputs would leave most of a block empty: products with windows of one pixel are better
+left to BLAS, which needs no copy of the image for them."""
 _SMALLEST_WINOGRAD: Final = 7
 """Results along an axis from which on the transforms of Winograd's method pay."""
 
@@ -180,23 +182,33 @@ class _Blocker(ExprMutator):
             return
         self._missing.remove(var)
         source, places = self._shuffled.get(var, (var, None))
-        call: Expr = kernel_call("nn.from_blocks", (self._in_blocks(source),), var.ty)
+        planes = TensorType(_four_dims(var.ty), var.ty.dtype, var.ty.vdevice)
+        call: Expr = kernel_call("nn.from_blocks", (self._in_blocks(source),), planes)
         if places is not None:
             plain = self._emit(var.name, call)
             call = self.infer(op.take(plain, Constant(places), axis=1))
+        if var.ty.ndim == 3:
+            call = self.infer(op.reshape(self._emit(var.name, call), var.ty.shape))
         self._emitted.append(VarBinding(var, call, self._span))
 
     def _in_blocks(self, var: Var) -> Expr:
-        """The value of a variable in blocks; it has 4 dimensions and a known number of channels."""
+        """The value of a variable in blocks: an image with a known number of channels."""
         waiting = self._pending.pop(var, None)
         if waiting is not None:
             outer, self._span = self._span, waiting.span
             self._blocks[var] = self._emit(var.name, self._call(waiting))
             self._span = outer
         elif var not in self._blocks:
-            value = kernel_call("nn.to_blocks", (self.var_map.get(var, var),), _blocked(var.ty))
+            planes = self._in_planes(var.name, self.var_map.get(var, var))
+            value = kernel_call("nn.to_blocks", (planes,), _blocked(var.ty))
             self._blocks[var] = self._emit(var.name, value)
         return self._blocks[var]
+
+    def _in_planes(self, name: str, x: Expr) -> Expr:
+        """x[batch, channels, width] or [batch, channels, height, width] with 4 dimensions."""
+        if x.ty.ndim == 4:
+            return x
+        return self._emit(name, self.infer(op.reshape(x, _four_dims(x.ty))))
 
     def _is_in_blocks(self, expr: Expr) -> bool:
         """Whether a value is there in blocks, with its channels in order."""
@@ -248,12 +260,13 @@ class _Blocker(ExprMutator):
 
     def _is_usual_conv(self, call: Call) -> bool:
         weight, attrs = call.args[1], call.attrs
+        axes = "W" if _name(call) == "relax.nn.conv1d" else "HW"
         return (
             isinstance(weight, Constant)
             and weight.data.dtype == np.float32
-            and attrs["data_layout"] == "NCHW"
-            and attrs["kernel_layout"] == "OIHW"
-            and attrs["out_layout"] in (None, "", "NCHW")
+            and attrs["data_layout"] == "NC" + axes
+            and attrs["kernel_layout"] == "OI" + axes
+            and attrs["out_layout"] in (None, "", "NC" + axes)
             and attrs["out_dtype"] in (None, "", "void", "float32")
         )
 
@@ -266,13 +279,15 @@ class _Blocker(ExprMutator):
     def _conv_of(self, var: Var, call: Call, x: Var, places: NDArray[Any] | None) -> bool:
         """A convolution of an image, or of one whose channels are at other places of it."""
         attrs: Any = call.attrs
-        weight = call.args[1]
-        assert isinstance(weight, Constant)
+        assert isinstance(call.args[1], Constant)
+        weight = call.args[1].data
         groups = attrs["groups"]
-        outputs, inputs, *window = weight.data.shape
-        channels = inputs * groups
         steps = attrs["strides"], attrs["padding"], attrs["dilation"]
-        if not weight.data.size or max(window) > 1 << 10 or not _has_area(var.ty):
+        if weight.ndim == 3:
+            weight, steps = weight[:, :, None], _of_rows(*steps)
+        outputs, inputs, *window = weight.shape
+        channels = inputs * groups
+        if not weight.size or max(window) > 1 << 10 or not _has_area(var.ty):
             return False
         from ..kernels import blocks
 
@@ -284,26 +299,27 @@ class _Blocker(ExprMutator):
             if places is None:
                 places = np.arange(channels)
             kernel = "nn.conv2d_gathered_blocks"
-            packed, table = blocks.pack_gathered(weight.data, groups, places)
+            packed, table = blocks.pack_gathered(weight, groups, places)
             groups, listed = 1, Constant(table)
         elif is_depthwise:
-            kernel, packed = "nn.conv2d_depthwise_blocks", blocks.pack_depthwise(weight.data)
+            kernel, packed = "nn.conv2d_depthwise_blocks", blocks.pack_depthwise(weight)
             groups = 1
         elif not is_blocked and groups == 1 and channels <= _MOST_PLANES:
-            if outputs < _FEWEST_OUTPUTS:
+            if outputs < _FEWEST_OUTPUTS and window == [1, 1]:
                 return False
-            data, packed = self.visit(x), blocks.pack_planes(weight.data)
-        elif outputs < _FEWEST_OUTPUTS and not is_blocked:
+            data = self._in_planes(var.name, self.visit(x))
+            packed = blocks.pack_planes(weight)
+        elif outputs < _FEWEST_OUTPUTS and not is_blocked and window == [1, 1]:
             return False
         elif (
             not self._precise
             and (groups, window) == (1, [3, 3])
-            and not _are_whole(weight.data)
+            and not _are_whole(weight)
             and _suits_winograd(var.ty, steps, outputs, channels)
         ):
-            kernel, packed = "nn.conv2d_winograd_blocks", blocks.pack_winograd(weight.data)
+            kernel, packed = "nn.conv2d_winograd_blocks", blocks.pack_winograd(weight)
         else:
-            packed = blocks.pack_direct(weight.data)
+            packed = blocks.pack_direct(weight)
         if data is None:
             data = self._in_blocks(x)
         settings = (*steps, groups)
@@ -376,7 +392,7 @@ class _Blocker(ExprMutator):
                 return self._set_shuffled(var, hidden, places)
             return self._conv_of(var, call, source, places)
         # A number for each channel
-        numbers = _of_channels(call.args[1], len(places))
+        numbers = _of_channels(call.args[1], len(places), 4)
         if numbers is None or self._uses[x] != 1 or not _same_dims(x.ty, var.ty):
             return False
         ordered = np.empty((1, len(places), 1, 1), np.float32)
@@ -397,7 +413,7 @@ class _Blocker(ExprMutator):
                 continue
             if not _same_dims(one.ty, var.ty):
                 continue
-            numbers = _of_channels(other, waiting.channels)
+            numbers = _of_channels(other, waiting.channels, var.ty.ndim)
             if numbers is not None:
                 bias = _padded(numbers)
                 if waiting.bias is not None:
@@ -415,7 +431,7 @@ class _Blocker(ExprMutator):
                 continue
             if waiting.is_bounded or waiting.residual is not None:
                 continue
-            numbers = _of_channels(other, waiting.channels)
+            numbers = _of_channels(other, waiting.channels, var.ty.ndim)
             if numbers is None or not _same_dims(one.ty, var.ty):
                 continue
             from ..kernels import blocks
@@ -469,7 +485,7 @@ class _Blocker(ExprMutator):
             or len(vectors) != 4
             or not _is_image(x.ty)
             or not self._is_in_blocks(x)
-            or call.attrs["axis"] % 4 != 1
+            or call.attrs["axis"] % x.ty.ndim != 1
             or not _has_area(x.ty)
         ):
             return False
@@ -503,21 +519,25 @@ class _Blocker(ExprMutator):
     def _pool(self, var: Var, call: Call) -> bool:
         (x,) = call.args
         attrs = call.attrs
-        if not self._is_in_blocks(x) or {attrs["layout"], attrs["out_layout"]} != {"NCHW"}:
+        layout = "NCHW" if var.ty.ndim == 4 else "NCW"
+        if not self._is_in_blocks(x) or {attrs["layout"], attrs["out_layout"]} != {layout}:
             return False
-        is_mean = _name(call) == "relax.nn.avg_pool2d"
-        names = ["pool_size", "strides", "padding", "dilation", "ceil_mode"]
-        names += ["count_include_pad"] * is_mean
+        is_mean = "avg" in _name(call)
+        steps = attrs["strides"], attrs["padding"], attrs["dilation"]
+        size = attrs["pool_size"]
+        if var.ty.ndim == 3:
+            size, steps = (1, *size), _of_rows(*steps)
+        settings = [size, *steps, attrs["ceil_mode"]] + [attrs["count_include_pad"]] * is_mean
         name = "nn.avg_pool2d_blocks" if is_mean else "nn.max_pool2d_blocks"
         assert isinstance(x, Var)
-        inputs = (self._in_blocks(x), *(attrs[name] for name in names))
+        inputs = (self._in_blocks(x), *settings)
         return self._define(var, kernel_call(name, inputs, _blocked(var.ty)))
 
     def _concat(self, var: Var, call: Call) -> bool:
         """Of whole blocks, but for the last ones."""
         (images,) = call.args
         axis = call.attrs["axis"]
-        if not isinstance(images, Tuple) or axis is None or axis % 4 != 1:
+        if not isinstance(images, Tuple) or axis is None or axis % var.ty.ndim != 1:
             return False
         fields = images.fields
         if not all(_is_image(field.ty) and isinstance(field, Var) for field in fields):
@@ -535,7 +555,10 @@ class _Blocker(ExprMutator):
         axes = call.attrs["axis"]
         if not _is_image(x.ty) or not self._is_in_blocks(x) or axes is None:
             return False
-        if sorted(int(axis) % 4 for axis in axes) != [2, 3] or _channels(x.ty) % BLOCK:
+        rank = x.ty.ndim
+        if sorted(int(axis) % rank for axis in axes) != [2, 3][: rank - 2]:
+            return False
+        if _channels(x.ty) % BLOCK:
             return False
         assert isinstance(x, Var)
         mean = self.infer(op.mean(self._in_blocks(x), [2, 3], True))
@@ -556,13 +579,17 @@ class _Blocker(ExprMutator):
         for arg in call.args:
             if not isinstance(arg.ty, TensorType):
                 args.append(arg)
-            elif isinstance(arg, Var) and _is_image(arg.ty) and _channels(arg.ty) == channels:
+            elif (
+                isinstance(arg, Var)
+                and _is_image(arg.ty)
+                and (arg.ty.ndim, _channels(arg.ty)) == (var.ty.ndim, channels)
+            ):
                 if not self._is_in_blocks(arg) and not _same_dims(arg.ty, var.ty):
                     return False
                 images.append(len(args))
                 args.append(arg)
             else:
-                constant = _blocked_constant(arg, channels)
+                constant = _blocked_constant(arg, channels, var.ty.ndim)
                 if constant is None:
                     return False
                 args.append(constant)
@@ -580,6 +607,7 @@ _KEEP_CHANNELS: Final = frozenset({"relax.nn.conv2d", "relax.add"})
 
 _RULES: Final[dict[str, Callable[[_Blocker, Var, Call], bool]]] = {
     "relax.reshape": _Blocker._shuffle,
+    "relax.nn.conv1d": _Blocker._conv,
     "relax.nn.conv2d": _Blocker._conv,
     "relax.add": _Blocker._add,
     "relax.nn.relu": _Blocker._bound,
@@ -587,7 +615,9 @@ _RULES: Final[dict[str, Callable[[_Blocker, Var, Call], bool]]] = {
     "relax.maximum": _Blocker._bound,
     "relax.minimum": _Blocker._bound,
     "relax.multiply": _Blocker._multiply,
+    "relax.nn.max_pool1d": _Blocker._pool,
     "relax.nn.max_pool2d": _Blocker._pool,
+    "relax.nn.avg_pool1d": _Blocker._pool,
     "relax.nn.avg_pool2d": _Blocker._pool,
     "relax.concat": _Blocker._concat,
     "relax.mean": _Blocker._mean,
@@ -616,12 +646,13 @@ def _name(call: Call) -> str:
 
 
 def _is_image(ty: Any) -> bool:
-    """float32 [batch, channels, height, width] with a known number of channels."""
+    """float32 [batch, channels, height, width] or [batch, channels, width], an image of one row,
+    with a known number of channels."""
     return (
         isinstance(ty, TensorType)
         and ty.dtype == "float32"
         and ty.dims is not None
-        and len(ty.dims) == 4
+        and len(ty.dims) in (3, 4)
         and isinstance(ty.dims[1], IntImm)
         and ty.dims[1].value > 0
     )
@@ -637,11 +668,25 @@ def _channels(ty: Any) -> int:
 
 
 def _same_dims(a: Any, b: Any) -> bool:
-    return _is_image(a) and _is_image(b) and all(map(structural_equal, a.dims, b.dims))
+    if not _is_image(a) or not _is_image(b) or len(a.dims) != len(b.dims):
+        return False
+    return all(map(structural_equal, a.dims, b.dims))
+
+
+def _four_dims(ty: Any) -> list[Any]:
+    """The dimensions of an image; one of 3 dimensions has one row."""
+    dims = list(ty.dims)
+    return dims if len(dims) == 4 else [*dims[:2], int_imm(1), dims[2]]
+
+
+def _of_rows(strides: Any, padding: Any, dilation: Any) -> tuple[Any, Any, Any]:
+    """Strides, padding and dilation along one axis for an image of one row."""
+    left, right = padding
+    return (1, *strides), (0, left, 0, right), (1, *dilation)
 
 
 def _blocked(ty: Any) -> TensorType:
-    batch, channels, height, width = ty.dims
+    batch, channels, height, width = _four_dims(ty)
     dims = [batch, -(-channels.value // BLOCK), height, width, BLOCK]
     return TensorType(dims, ty.dtype, ty.vdevice)
 
@@ -656,7 +701,7 @@ def _suits_winograd(ty: Any, steps: Any, outputs: int, channels: int) -> bool:
     strides, padding, dilation = steps
     if {*strides, *dilation} != {1} or max(padding) > 2 or min(outputs, channels) < BLOCK:
         return False
-    *_, height, width = ty.dims
+    *_, height, width = _four_dims(ty)
     return all(
         not isinstance(dim, IntImm) or dim.value >= _SMALLEST_WINOGRAD for dim in (height, width)
     )
@@ -668,18 +713,19 @@ def _padded(vector: NDArray[Any]) -> NDArray[Any]:
     return blocks.pack_bias(vector)
 
 
-def _of_channels(expr: Expr, channels: int) -> NDArray[Any] | None:
-    """A constant with a number for each channel, or with one for all, as a vector."""
-    if not isinstance(expr, Constant) or expr.data.dtype != np.float32 or expr.data.ndim > 4:
+def _of_channels(expr: Expr, channels: int, ndim: int) -> NDArray[Any] | None:
+    """A constant with a number for each channel of images of a rank, or with one for all, as a
+    vector."""
+    if not isinstance(expr, Constant) or expr.data.dtype != np.float32 or expr.data.ndim > ndim:
         return None
-    shape = (1,) * (4 - expr.data.ndim) + expr.data.shape
-    if shape not in ((1, channels, 1, 1), (1, 1, 1, 1)):
+    shape = (1,) * (ndim - expr.data.ndim) + expr.data.shape
+    if shape not in ((1, channels, *[1] * (ndim - 2)), (1,) * ndim):
         return None
     return np.broadcast_to(expr.data.reshape(-1), (channels,))
 
 
-def _blocked_constant(expr: Expr, channels: int) -> Constant | None:
-    numbers = _of_channels(expr, channels)
+def _blocked_constant(expr: Expr, channels: int, ndim: int) -> Constant | None:
+    numbers = _of_channels(expr, channels, ndim)
     if numbers is None:
         return None
     if isinstance(expr, Constant) and expr.data.size == 1:
@@ -703,7 +749,8 @@ def _is_float32(number: float) -> bool:
 
 
 def BlockConvolutions(*, precise: bool = False) -> Pass:
-    """Compute convolutions of constant weights on images in blocks of 16 channels, by the C kernels
+    """Compute convolutions of constant weights, along two axes or one, on images in blocks of 16
+    channels, by the C kernels
     ``nn.conv2d_blocks``, ``nn.conv2d_depthwise_blocks`` and ``nn.conv2d_winograd_blocks``.
 
     Factors and numbers to add for each channel, a residual and bounds (relu, clip, maximum,

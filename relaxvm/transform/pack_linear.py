@@ -106,8 +106,8 @@ class _Packer(ExprMutator):
         if not isinstance(value, Call) or not isinstance(value.op, Op):
             return None
         name = value.op.name
-        if name == "relax.nn.lstm":
-            return self._lstm(var, value)
+        if name in ("relax.nn.lstm", "relax.nn.gru"):
+            return self._lstm(var, value) if name.endswith("lstm") else self._gru(var, value)
         if not _is_tensor(var.ty):
             return None
         linear = None
@@ -140,23 +140,50 @@ class _Packer(ExprMutator):
         self._emitted.append(VarBinding(var, value))
         return var
 
-    def _lstm(self, var: Var, call: Call) -> Call | None:
-        """A layer of constant weights, with the usual functions and without lengths."""
+    def _weights_of_layer(
+        self, var: Var, call: Call, states: int, functions: str
+    ) -> list[NDArray[Any]] | None:
+        """Those of a recurrent layer, if they are constants: with the usual functions, and without
+        lengths."""
         attrs: Any = call.attrs
         directions = 2 if attrs["direction"] == "bidirectional" else 1
         weights = [arg.data for arg in call.args[1:4] if isinstance(arg, Constant)]
-        if (
-            self._precise
-            or len(call.args) != 6
-            or len(weights) != 3
-            or any(weight.dtype != np.float32 or not weight.size for weight in weights)
-            or attrs["activations"] != ";".join(["Sigmoid;Tanh;Tanh"] * directions)
-            or attrs["clip"] is not None
-            or attrs["input_forget"]
-            or attrs["quantized"]
-            or not isinstance(var.ty, TupleType)
-            or not all(map(_is_tensor, var.ty.fields))
-        ):
+        fits = (
+            not self._precise
+            and len(call.args) == 4 + states
+            and len(weights) == 3
+            and all(weight.dtype == np.float32 and weight.size for weight in weights)
+            and attrs["activations"] == ";".join([functions] * directions)
+            and attrs["clip"] is None
+            and isinstance(var.ty, TupleType)
+            and all(map(_is_tensor, var.ty.fields))
+        )
+        return weights if fits else None
+
+    def _gru(self, var: Var, call: Call) -> Call | None:
+        weights = self._weights_of_layer(var, call, 1, "Sigmoid;Tanh")
+        if weights is None:
+            return None
+        from ..kernels.linear import GRU_GATES, pack_gates
+
+        weight, recurrence, bias = weights
+        is_linear = bool(call.attrs["linear_before_reset"])
+        parts = bias.reshape(len(bias), 2, GRU_GATES, -1).astype(np.float64)
+        hidden = np.zeros_like(parts[:, 0, 2])
+        if is_linear:  # the reset gate multiplies this one
+            hidden, parts[:, 1, 2] = parts[:, 1, 2].copy(), 0
+        total = parts.sum(1).reshape(len(bias), -1, 1).astype(np.float32)
+        packed = [Constant(pack_gates(each, GRU_GATES)) for each in (weight, recurrence)]
+        packed.append(Constant(pack_gates(total, GRU_GATES).reshape(len(bias), -1)))
+        alone = pack_gates(hidden[:, :, None].astype(np.float32), 1).reshape(len(bias), -1)
+        x, initial_h = (self.visit(call.args[i]) for i in (0, 4))
+        inputs = [x, *packed, Constant(alone), initial_h, call.attrs["direction"], is_linear]
+        return kernel_call("nn.gru_blocks", inputs, var.ty)
+
+    def _lstm(self, var: Var, call: Call) -> Call | None:
+        attrs: Any = call.attrs
+        weights = self._weights_of_layer(var, call, 2, "Sigmoid;Tanh;Tanh")
+        if weights is None or attrs["input_forget"] or attrs["quantized"]:
             return None
         from ..kernels.linear import GATES, pack_gates
 
@@ -322,8 +349,9 @@ def PackLinear(*, precise: bool = False) -> Pass:
 
     A bias, a residual and a function of elements (relu, gelu, silu, sigmoid, tanh, erf) that follow
     become part of the call.  Other calls of these functions, but relu, become ``nn.apply``, layers
-    of long short-term memory ``nn.lstm_blocks``, and softmax and layer normalization along the last
-    axis ``nn.softmax_rows`` and ``nn.layer_norm_rows``.
+    of long short-term memory and gated recurrent units ``nn.lstm_blocks`` and ``nn.gru_blocks``,
+    and softmax and layer normalization along the last axis ``nn.softmax_rows`` and
+    ``nn.layer_norm_rows``.
 
     Sums have another order than in numpy; functions are within some units in the last place.
 

@@ -73,6 +73,23 @@ def _gelu(form: int) -> _Recognized:
     return _Recognized(pattern, make)
 
 
+def _power() -> _Recognized:
+    """The second and the third power."""
+    x, exponent = wildcard(), is_const()
+
+    def make(found: dict[DFPattern, Expr]) -> Any:
+        base, number = found[x], found[exponent]
+        ty, power = base.ty, _number(number)
+        if not isinstance(ty, TensorType) or ty.dtype not in _FLOATS or power not in (2, 3):
+            return None
+        if ty.ndim < number.ty.ndim or number.ty.dtype != ty.dtype:
+            return None
+        square = op.multiply(base, base)
+        return square if power == 2 else op.multiply(square, base)
+
+    return _Recognized(is_op("relax.power")(x, exponent), make)
+
+
 # Normalizations
 
 
@@ -135,13 +152,14 @@ RECOGNIZED: Final[tuple[Callable[[], _Recognized], ...]] = (
     lambda: _gelu(2),
     lambda: _layer_norm(has_offset=True),
     lambda: _layer_norm(has_offset=False),
+    _power,
 )
 """The formulas, in the order in which they are tried."""
 
 
 def RecognizeOps() -> Pass:
     """Replace formulas by the operators that they are: gelu, silu, and layer normalization along
-    the last axis.
+    the last axis; and second and third powers by products.
 
     Why: older ONNX models and decomposed programs of torch have only their parts, each of which
     would be computed apart.  Results differ by rounding.

@@ -29,6 +29,7 @@ from ...ir import (
     Type,
     Var,
     convert_to_expr,
+    int_imm,
 )
 from ...ir.infer import infer_type, is_base_of
 from ...ir.parts import MOST_DIM_PARTS, parts_of
@@ -258,6 +259,24 @@ class Emitter:
         ty = TensorType(dims, value.dtype)
         self.context.bind(value, self.context.builder.match_cast(self.expr(value), ty))
         return value.dims
+
+    def state_dims(self, value: Value, lengths: Sequence[int | None]) -> None:
+        """Let a tensor have these dimensions, as the operands beside it say: what is not known
+        before is checked at run time, and None is any length.  Nothing happens if it has another
+        rank, whose refusal is the operator's.
+
+        Layers of known sizes are computed by faster kernels than others."""
+        dims = value.dims
+        if value.dtype is None or value.ndim not in (-1, len(lengths)):
+            return
+        known: list[Any] = list(dims or [None] * len(lengths))
+        for i, (dim, length) in enumerate(zip(known, lengths, strict=True)):
+            if dim is None or not (length is None or isinstance(dim, IntImm)):
+                name = f"{identifier(self.hint)}_{i}"
+                known[i] = Var(name, "int64") if length is None else int_imm(length)
+        if dims is None or any(a is not b for a, b in zip(dims, known, strict=True)):
+            ty = TensorType(known, value.dtype)
+            self.context.bind(value, self.context.builder.match_cast(self.expr(value), ty))
 
     def with_short_dims(self, value: Value) -> Value:
         """The value, with new symbolic variables for dimensions whose expressions are long: where a

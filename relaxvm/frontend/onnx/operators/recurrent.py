@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ....ir import Expr, TupleGetItem
+from ....ir import Expr, IntImm, TupleGetItem
 from ...common.values import Value
 from ..graph import Graph, Problem
 from ..registry import onnx
@@ -84,6 +84,13 @@ def _layer(
         if dims is None:
             raise Problem("R: expected weights of a known shape")
         b = Value(g.op("zeros", (dims[0], 2 * gates * dims[2]), x.dtype))
+    if (weight := w.lengths()) is not None and len(weight) == 3:
+        g.state_dims(x, [None, None, weight[2]])
+        if (batch := x.dims) is not None and (size := r.lengths()) is not None and len(size) == 3:
+            length = batch[1].value if isinstance(batch[1], IntImm) else None
+            for state in states:
+                if state is not None:
+                    g.state_dims(state, [size[0], length, size[2]])
     initial = [Value(_zeros(g, x, r)) if state is None else state for state in states]
     while last and last[-1] is None:
         last.pop()

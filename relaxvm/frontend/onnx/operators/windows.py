@@ -176,6 +176,8 @@ def conv(
     count = spatial_axes(x if x.ndim > 2 else w, "x", kernel_shape, strides, dilations)
     size = _window_of(w, kernel_shape, count, is_needed=auto_pad.startswith("SAME"))
     laid = _windows(size, count, auto_pad, pads, strides, dilations)
+    if (weight := w.lengths()) is not None:
+        g.state_dims(x, [None, weight[1] * group] + [None] * count)
     if auto_pad.startswith("SAME"):
         x, laid = _same(g, x, laid, auto_pad)
     found = g.op(

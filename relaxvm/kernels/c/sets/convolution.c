@@ -85,6 +85,12 @@ static int get_axis(const ConvParams *p, int axis, int64_t length, int64_t windo
     return room >= 0 && room / stride + 1 == results;
 }
 
+static void swap(int64_t *a, int64_t *b) {
+    int64_t kept = *a;
+    *a = *b;
+    *b = kept;
+}
+
 /* The parts that all methods have: parameters, and the image and its result of `inputs` and `outputs`
  * blocks (or planes) in all. */
 static int get_conv(const RvmKernelCall *call, int64_t tall, int64_t wide, Conv *c) {
@@ -128,6 +134,16 @@ static int get_conv(const RvmKernelCall *call, int64_t tall, int64_t wide, Conv 
     if (!get_axis(p, 0, c->height, tall, c->rows, &c->padded_height) ||
         !get_axis(p, 1, c->width, wide, c->columns, &c->padded_width))
         return 0;
+    /* Columns of one pixel are rows: pixels that follow each other are computed together. */
+    if (c->padded_width == 1 && c->width == 1 && wide == 1 && c->left == 0) {
+        swap(&c->height, &c->width);
+        swap(&c->rows, &c->columns);
+        swap(&c->tall, &c->wide);
+        swap(&c->stride_y, &c->stride_x);
+        swap(&c->dilation_y, &c->dilation_x);
+        swap(&c->top, &c->left);
+        swap(&c->padded_height, &c->padded_width);
+    }
     c->is_padded = c->padded_height != c->height || c->padded_width != c->width;
     /* A padded copy of an image may take some times its memory, not any amount. */
     return !c->is_padded || (c->padded_height <= 4 * c->height + 64 && c->padded_width <= 4 * c->width + 64);

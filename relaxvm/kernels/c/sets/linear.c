@@ -1,4 +1,4 @@
-/* Products of matrices with weights in blocks of columns: linear layers.
+/* Products of matrices with weights in blocks of columns: linear and recurrent layers.
  *
  *   out[row, column] = f(sum over k of x[row, k] * weight[column / 16, k, column % 16]
  *                        + bias[column] + residual[row, column])
@@ -260,39 +260,53 @@ static int packed(const RvmKernelCall *call) {
     return run_many(&l, (float *)rvm_take(&workspace, 0)) ? RVM_FAILED : RVM_OK;
 }
 
-/* ---- long short-term memory ---------------------------------------------------------------------- */
-/* The products of the inputs of many steps are one product of matrices.  In each step, the four gates of 16
- * elements of the state are one tile, which begins with these products; cells and states follow in
- * registers.  Weights have the gates of 16 elements side by side, in the order input, output, forget,
- * cell. */
-#define GATES 4
+/* ---- recurrent layers ---------------------------------------------------------------------------- */
+/* The products of the inputs of many steps are one product of matrices.  In each step, the gates of 16
+ * elements of the state are one tile, to which these products are added; cells and states follow in
+ * registers.  Weights have the gates of 16 elements side by side: those of long short-term memory in the
+ * order input, output, forget, cell; those of gated recurrent units in the order update, reset, hidden. */
+#define LSTM_GATES 4
+#define GRU_GATES 3
 #define STEP_ROWS 64 /* inputs that are multiplied at once */
+
+#define OF_GATES(rows) TILE(in_place, rows, 2, 0, 0) TILE(in_place, rows, 3, 0, 0)
+OF_GATES(1)
+OF_GATES(2)
+OF_GATES(3)
+/* By the number of gates, less 1, and of rows, less 1. */
+static const TileCall of_gates[LSTM_GATES][FEW_ROWS] = {{in_place_1_1, in_place_1_2, in_place_1_3},
+                                                        {in_place_2_1, in_place_2_2, in_place_2_3},
+                                                        {in_place_3_1, in_place_3_2, in_place_3_3},
+                                                        {in_place_4_1, in_place_4_2, in_place_4_3}};
 
 static const char *const directions[] = {"forward", "reverse", "bidirectional", NULL};
 enum { FORWARD, REVERSE, BIDIRECTIONAL };
 
 typedef struct {
     int64_t direction;
-} LstmParams;
+    int64_t linear_before_reset; /* of gated recurrent units */
+} RecurrentParams;
 
 typedef struct {
-    int64_t steps, batch, inputs, size, directions, direction;
+    int64_t steps, batch, inputs, size, directions, direction, gates;
     int64_t blocks, padded; /* of the state; its elements up to a whole block */
     int64_t steps_at_once;
-} Lstm;
+    int64_t of_state[3], of_states[4]; /* dimensions of a state, and of those of all steps */
+} Recurrent;
 
 static int has_dims(const RvmBuffer *x, int ndim, const int64_t *dims) {
     return x->ndim == ndim && is_of_floats(x) && rvm_same_dims(x->dims, dims, ndim);
 }
 
-/* x[steps, batch, inputs], weight[directions, 4 * blocks, inputs, 16], recurrence[directions, 4 * blocks,
- * size, 16], bias[directions, 4 * blocks * 16], initial_h and initial_c[directions, batch, size]; outputs:
- * states[steps, directions, batch, size], and the last states and cells */
-static int get_lstm(const RvmKernelCall *call, Lstm *l) {
+/* x[steps, batch, inputs], weight[directions, gates * blocks, inputs, 16], recurrence[directions, gates *
+ * blocks, size, 16], bias[directions, gates * blocks * 16]; then other inputs, and from `first_out` on
+ * states[steps, directions, batch, size] and last states[directions, batch, size]. */
+static int get_recurrent(const RvmKernelCall *call, int64_t gates, int first_out, Recurrent *l) {
     const RvmBuffer *x = call->buffers, *weight = x + 1, *recurrence = x + 2;
-    if (call->count != 9 || x->ndim != 3 || weight->ndim != 4 || recurrence->ndim != 4) return 0;
-    l->direction = ((const LstmParams *)call->params)->direction;
+    if (x->ndim != 3 || weight->ndim != 4 || recurrence->ndim != 4) return 0;
+    l->direction = ((const RecurrentParams *)call->params)->direction;
     l->directions = l->direction == BIDIRECTIONAL ? 2 : 1;
+    l->gates = gates;
     l->steps = x->dims[0];
     l->batch = x->dims[1];
     l->inputs = x->dims[2];
@@ -300,24 +314,40 @@ static int get_lstm(const RvmKernelCall *call, Lstm *l) {
     l->blocks = (l->size + RVM_BLOCK - 1) / RVM_BLOCK;
     l->padded = l->blocks * RVM_BLOCK;
     l->steps_at_once = l->batch >= STEP_ROWS ? 1 : l->batch < 1 ? 1 : STEP_ROWS / l->batch;
-    int64_t of_weight[] = {l->directions, GATES * l->blocks, l->inputs, RVM_BLOCK};
-    int64_t of_recurrence[] = {l->directions, GATES * l->blocks, l->size, RVM_BLOCK};
-    int64_t of_bias[] = {l->directions, GATES * l->padded};
-    int64_t of_state[] = {l->directions, l->batch, l->size};
+    int64_t of_weight[] = {l->directions, gates * l->blocks, l->inputs, RVM_BLOCK};
+    int64_t of_recurrence[] = {l->directions, gates * l->blocks, l->size, RVM_BLOCK};
+    int64_t of_bias[] = {l->directions, gates * l->padded};
     int64_t of_states[] = {l->steps, l->directions, l->batch, l->size};
+    memcpy(l->of_states, of_states, sizeof of_states);
+    memcpy(l->of_state, of_states + 1, sizeof l->of_state);
     if (!is_of_floats(x) || !has_dims(weight, 4, of_weight) || !has_dims(recurrence, 4, of_recurrence) ||
-        !has_dims(x + 3, 2, of_bias) || !has_dims(x + 4, 3, of_state) || !has_dims(x + 5, 3, of_state) ||
-        !has_dims(x + 6, 4, of_states) || !has_dims(x + 7, 3, of_state) || !has_dims(x + 8, 3, of_state))
+        !has_dims(x + 3, 2, of_bias) || !has_dims(x + first_out, 4, of_states))
         return 0;
-    for (int out = 6; out < 9; out++)
+    for (int out = first_out; out < call->count; out++) {
+        if (out > first_out && !has_dims(x + out, 3, l->of_state)) return 0;
         for (int other = 0; other < out; other++)
             if (!rvm_no_overlap(x + other, x + out)) return 0;
+    }
     return 1;
 }
 
-static Linear given_by(const RvmKernelCall *call, const Lstm *l, int64_t direction, float *out) {
+static int get_lstm(const RvmKernelCall *call, Recurrent *l) {
+    const RvmBuffer *h = call->buffers + 4, *c = h + 1;
+    return call->count == 9 && get_recurrent(call, LSTM_GATES, 6, l) && has_dims(h, 3, l->of_state) &&
+           has_dims(c, 3, l->of_state);
+}
+
+/* The fifth input is the bias of the states for the hidden gate, which the reset gate multiplies. */
+static int get_gru(const RvmKernelCall *call, Recurrent *l) {
+    const RvmBuffer *bias = call->buffers + 4, *h = bias + 1;
+    if (call->count != 8 || !get_recurrent(call, GRU_GATES, 6, l)) return 0;
+    int64_t of_bias[] = {l->directions, l->padded};
+    return has_dims(bias, 2, of_bias) && has_dims(h, 3, l->of_state);
+}
+
+static Linear given_by(const RvmKernelCall *call, const Recurrent *l, int64_t direction, float *out) {
     const RvmBuffer *x = call->buffers;
-    int64_t columns = GATES * l->padded;
+    int64_t columns = l->gates * l->padded;
     Linear product = {.x = (const float *)x->data,
                       .weight = (const float *)x[1].data + direction * columns * l->inputs,
                       .bias = (const float *)x[3].data + direction * columns,
@@ -329,19 +359,33 @@ static Linear given_by(const RvmKernelCall *call, const Lstm *l, int64_t directi
     return product;
 }
 
+static int64_t recurrent_bytes(const Recurrent *l) {
+    int64_t rows = l->steps_at_once * l->batch;
+    return 5 * RVM_ALIGNMENT +
+           4 * (tiles_at_once(rows, l->inputs) * RVM_TILE_PIXELS * lines_of(l->inputs) +
+                rows * l->gates * l->padded + 3 * l->batch * l->padded);
+}
+
 static int64_t lstm_workspace(const RvmBuffer *buffers, int32_t count, const void *params) {
     RvmKernelCall call = {.buffers = buffers, .count = count, .params = params};
-    Lstm l;
-    if (!get_lstm(&call, &l)) return -1;
-    int64_t rows = l.steps_at_once * l.batch;
-    return 5 * RVM_ALIGNMENT +
-           4 * (tiles_at_once(rows, l.inputs) * RVM_TILE_PIXELS * lines_of(l.inputs) +
-                rows * GATES * l.padded + 3 * l.batch * l.padded);
+    Recurrent l;
+    return get_lstm(&call, &l) ? recurrent_bytes(&l) : -1;
 }
+
+static int64_t gru_workspace(const RvmBuffer *buffers, int32_t count, const void *params) {
+    RvmKernelCall call = {.buffers = buffers, .count = count, .params = params};
+    Recurrent l;
+    return get_gru(&call, &l) ? recurrent_bytes(&l) : -1;
+}
+
+/* One step of all examples: new states from the old ones, and from what the inputs give.  `cell` has the
+ * size of a state.  Return whether the call has to stop. */
+typedef int (*StepCall)(const RvmKernelCall *call, const Recurrent *l, int64_t direction,
+                        const float *given, const float *old, float *cell, float *state, int64_t *done);
 
 /* The cells and states of `rows` examples, from the sums of their gates, [rows][4 gates][16]. */
 static void update(int rows, const float *sums, float *cell, float *state, int64_t step) {
-    for (int r = 0; r < rows; r++, sums += GATES * RVM_BLOCK)
+    for (int r = 0; r < rows; r++, sums += LSTM_GATES * RVM_BLOCK)
         for (int lane = 0; lane < RVM_BLOCK; lane += RVM_LANES) {
             vf let = rvm_sigmoid(rvm_load(sums + lane));
             vf shown = rvm_sigmoid(rvm_load(sums + RVM_BLOCK + lane));
@@ -353,27 +397,106 @@ static void update(int rows, const float *sums, float *cell, float *state, int64
         }
 }
 
-/* One step of all examples: new states from the old ones.  Return whether the call has to stop. */
-static int lstm_step(const RvmKernelCall *call, const Lstm *l, const float *recurrence, const float *given,
+static int lstm_step(const RvmKernelCall *call, const Recurrent *l, int64_t direction, const float *given,
                      const float *old, float *cell, float *state, int64_t *done) {
     int64_t block = l->size * RVM_BLOCK;
+    const float *recurrence = (const float *)call->buffers[2].data + direction * LSTM_GATES * l->blocks * block;
     for (int64_t first = 0; first < l->batch; first += FEW_ROWS) {
         int rows = l->batch - first < FEW_ROWS ? (int)(l->batch - first) : FEW_ROWS;
         for (int64_t b = 0; b < l->blocks; b++) {
-            float sums[FEW_ROWS * GATES * RVM_BLOCK];
-            in_place[1][rows - 1](old + first * l->padded, l->padded, recurrence + b * GATES * block, block,
-                                  l->size, NULL, sums, GATES * RVM_BLOCK);
+            float sums[FEW_ROWS * LSTM_GATES * RVM_BLOCK];
+            of_gates[LSTM_GATES - 1][rows - 1](old + first * l->padded, l->padded,
+                                               recurrence + b * LSTM_GATES * block, block, l->size, NULL,
+                                               sums, LSTM_GATES * RVM_BLOCK);
             for (int r = 0; r < rows; r++) {
-                const float *more = given + ((first + r) * l->blocks + b) * GATES * RVM_BLOCK;
-                for (int i = 0; i < GATES * RVM_BLOCK; i += RVM_LANES) {
-                    float *at = sums + r * GATES * RVM_BLOCK + i;
+                const float *more = given + ((first + r) * l->blocks + b) * LSTM_GATES * RVM_BLOCK;
+                for (int i = 0; i < LSTM_GATES * RVM_BLOCK; i += RVM_LANES) {
+                    float *at = sums + r * LSTM_GATES * RVM_BLOCK + i;
                     rvm_store(at, rvm_load(at) + rvm_load(more + i));
                 }
             }
             int64_t at = first * l->padded + b * RVM_BLOCK;
             update(rows, sums, cell + at, state + at, l->padded);
         }
-        if (rvm_must_stop(call, done, rows * l->padded * GATES * (l->size + 256))) return 1;
+        if (rvm_must_stop(call, done, rows * l->padded * LSTM_GATES * (l->size + 256))) return 1;
+    }
+    return 0;
+}
+
+/* The hidden gate, weighed against the old state. */
+static inline vf renewed(vf hidden, vf update, vf old) {
+    return rvm_fma(update, old, (rvm_all(1) - update) * hidden);
+}
+
+/* The reset gate multiplies the product of the state and the weights of the hidden gate. */
+static int gru_step(const RvmKernelCall *call, const Recurrent *l, int64_t direction, const float *given,
+                    const float *old, float *unused, float *state, int64_t *done) {
+    int64_t block = l->size * RVM_BLOCK;
+    const float *recurrence = (const float *)call->buffers[2].data + direction * GRU_GATES * l->blocks * block;
+    const float *bias = (const float *)call->buffers[4].data + direction * l->padded;
+    (void)unused;
+    for (int64_t first = 0; first < l->batch; first += FEW_ROWS) {
+        int rows = l->batch - first < FEW_ROWS ? (int)(l->batch - first) : FEW_ROWS;
+        for (int64_t b = 0; b < l->blocks; b++) {
+            float sums[FEW_ROWS * GRU_GATES * RVM_BLOCK];
+            of_gates[GRU_GATES - 1][rows - 1](old + first * l->padded, l->padded,
+                                              recurrence + b * GRU_GATES * block, block, l->size, NULL,
+                                              sums, GRU_GATES * RVM_BLOCK);
+            for (int r = 0; r < rows; r++)
+                for (int lane = 0; lane < RVM_BLOCK; lane += RVM_LANES) {
+                    const float *sum = sums + r * GRU_GATES * RVM_BLOCK + lane;
+                    const float *more = given + ((first + r) * l->blocks + b) * GRU_GATES * RVM_BLOCK + lane;
+                    int64_t at = (first + r) * l->padded + b * RVM_BLOCK + lane;
+                    vf update = rvm_sigmoid(rvm_load(sum) + rvm_load(more));
+                    vf reset = rvm_sigmoid(rvm_load(sum + RVM_BLOCK) + rvm_load(more + RVM_BLOCK));
+                    vf of_state = rvm_load(sum + 2 * RVM_BLOCK) + rvm_load(bias + b * RVM_BLOCK + lane);
+                    vf hidden = rvm_tanh(rvm_fma(reset, of_state, rvm_load(more + 2 * RVM_BLOCK)));
+                    rvm_store(state + at, renewed(hidden, update, rvm_load(old + at)));
+                }
+        }
+        if (rvm_must_stop(call, done, rows * l->padded * GRU_GATES * (l->size + 256))) return 1;
+    }
+    return 0;
+}
+
+/* The reset gate multiplies the state, so that all reset gates come before all hidden ones; `kept` has the
+ * products, and `state` the update gates meanwhile. */
+static int gru_step_reset_first(const RvmKernelCall *call, const Recurrent *l, int64_t direction,
+                                const float *given, const float *old, float *kept, float *state,
+                                int64_t *done) {
+    int64_t block = l->size * RVM_BLOCK;
+    const float *recurrence = (const float *)call->buffers[2].data + direction * GRU_GATES * l->blocks * block;
+    const float *bias = (const float *)call->buffers[4].data + direction * l->padded;
+    for (int64_t first = 0; first < l->batch; first += FEW_ROWS) {
+        int rows = l->batch - first < FEW_ROWS ? (int)(l->batch - first) : FEW_ROWS;
+        float sums[FEW_ROWS * 2 * RVM_BLOCK];
+        for (int64_t b = 0; b < l->blocks; b++) {
+            of_gates[1][rows - 1](old + first * l->padded, l->padded, recurrence + b * GRU_GATES * block,
+                                  block, l->size, NULL, sums, 2 * RVM_BLOCK);
+            for (int r = 0; r < rows; r++)
+                for (int lane = 0; lane < RVM_BLOCK; lane += RVM_LANES) {
+                    const float *sum = sums + r * 2 * RVM_BLOCK + lane;
+                    const float *more = given + ((first + r) * l->blocks + b) * GRU_GATES * RVM_BLOCK + lane;
+                    int64_t at = (first + r) * l->padded + b * RVM_BLOCK + lane;
+                    vf reset = rvm_sigmoid(rvm_load(sum + RVM_BLOCK) + rvm_load(more + RVM_BLOCK));
+                    rvm_store(state + at, rvm_sigmoid(rvm_load(sum) + rvm_load(more)));
+                    rvm_store(kept + at, reset * rvm_load(old + at));
+                }
+        }
+        for (int64_t b = 0; b < l->blocks; b++) {
+            of_gates[0][rows - 1](kept + first * l->padded, l->padded,
+                                  recurrence + (b * GRU_GATES + 2) * block, block, l->size,
+                                  bias + b * RVM_BLOCK, sums, RVM_BLOCK);
+            for (int r = 0; r < rows; r++)
+                for (int lane = 0; lane < RVM_BLOCK; lane += RVM_LANES) {
+                    const float *more = given + ((first + r) * l->blocks + b) * GRU_GATES * RVM_BLOCK + lane;
+                    int64_t at = (first + r) * l->padded + b * RVM_BLOCK + lane;
+                    vf hidden = rvm_tanh(rvm_load(sums + r * RVM_BLOCK + lane) +
+                                         rvm_load(more + 2 * RVM_BLOCK));
+                    rvm_store(state + at, renewed(hidden, rvm_load(state + at), rvm_load(old + at)));
+                }
+        }
+        if (rvm_must_stop(call, done, rows * l->padded * GRU_GATES * (l->size + 256))) return 1;
     }
     return 0;
 }
@@ -383,50 +506,64 @@ static void copy_rows(const float *from, int64_t from_row, float *to, int64_t to
     for (int64_t r = 0; r < rows; r++) memcpy(to + r * to_row, from + r * from_row, (size_t)count * 4);
 }
 
-static int lstm(const RvmKernelCall *call) {
-    Lstm l;
-    if (!get_lstm(call, &l)) return RVM_ASK_REFERENCE;
-    const RvmBuffer *x = call->buffers;
+/* All steps in all directions.  Initial states are `h` and, where there are cells, `c`; outputs are the
+ * states of all steps, the last states, and the last cells. */
+static int run_recurrent(const RvmKernelCall *call, const Recurrent *l, StepCall step, const RvmBuffer *h,
+                         const RvmBuffer *c, const RvmBuffer *outs) {
     char *workspace = call->workspace;
-    int64_t most = l.steps_at_once * l.batch, state = l.batch * l.padded, kept = l.batch * l.size;
-    float *lines = (float *)rvm_take(&workspace, 4 * tiles_at_once(most, l.inputs) * RVM_TILE_PIXELS *
-                                                     lines_of(l.inputs));
-    float *given = (float *)rvm_take(&workspace, 4 * most * GATES * l.padded);
+    int64_t most = l->steps_at_once * l->batch, state = l->batch * l->padded, kept = l->batch * l->size;
+    float *lines = (float *)rvm_take(&workspace, 4 * tiles_at_once(most, l->inputs) * RVM_TILE_PIXELS *
+                                                     lines_of(l->inputs));
+    float *given = (float *)rvm_take(&workspace, 4 * most * l->gates * l->padded);
     float *cell = (float *)rvm_take(&workspace, 4 * state);
     float *old = (float *)rvm_take(&workspace, 4 * state), *new = (float *)rvm_take(&workspace, 4 * state);
     int64_t done = 0;
-    for (int64_t d = 0; d < l.directions; d++) {
-        int is_backwards = l.direction == REVERSE || d == 1;
-        const float *recurrence = (const float *)x[2].data + d * GATES * l.padded * l.size;
+    for (int64_t d = 0; d < l->directions; d++) {
+        int is_backwards = l->direction == REVERSE || d == 1;
         memset(cell, 0, (size_t)state * 4);
         memset(old, 0, (size_t)state * 4);
-        copy_rows((const float *)x[4].data + d * kept, l.size, old, l.padded, l.batch, l.size);
-        copy_rows((const float *)x[5].data + d * kept, l.size, cell, l.padded, l.batch, l.size);
-        for (int64_t from = 0; from < l.steps; from += l.steps_at_once) {
-            int64_t some = l.steps - from < l.steps_at_once ? l.steps - from : l.steps_at_once;
-            int64_t first = is_backwards ? l.steps - from - some : from;
-            Linear product = given_by(call, &l, d, given);
-            product.x += first * l.batch * l.inputs;
-            product.rows = some * l.batch;
+        copy_rows((const float *)h->data + d * kept, l->size, old, l->padded, l->batch, l->size);
+        if (c) copy_rows((const float *)c->data + d * kept, l->size, cell, l->padded, l->batch, l->size);
+        for (int64_t from = 0; from < l->steps; from += l->steps_at_once) {
+            int64_t some = l->steps - from < l->steps_at_once ? l->steps - from : l->steps_at_once;
+            int64_t first = is_backwards ? l->steps - from - some : from;
+            Linear product = given_by(call, l, d, given);
+            product.x += first * l->batch * l->inputs;
+            product.rows = some * l->batch;
             product.done = done;
             if (product.rows <= FEW_ROWS ? run_few(&product) : run_many(&product, lines)) return RVM_FAILED;
             done = product.done;
             for (int64_t i = 0; i < some; i++) {
-                int64_t here = is_backwards ? some - 1 - i : i, step = first + here;
-                if (lstm_step(call, &l, recurrence, given + here * l.batch * GATES * l.padded, old, cell,
-                              new, &done))
+                int64_t here = is_backwards ? some - 1 - i : i, at = first + here;
+                if (step(call, l, d, given + here * l->batch * l->gates * l->padded, old, cell, new, &done))
                     return RVM_FAILED;
-                copy_rows(new, l.padded, (float *)x[6].data + (step * l.directions + d) * kept, l.size,
-                          l.batch, l.size);
+                copy_rows(new, l->padded, (float *)outs->data + (at * l->directions + d) * kept, l->size,
+                          l->batch, l->size);
                 float *last = old;
                 old = new;
                 new = last;
             }
         }
-        copy_rows(old, l.padded, (float *)x[7].data + d * kept, l.size, l.batch, l.size);
-        copy_rows(cell, l.padded, (float *)x[8].data + d * kept, l.size, l.batch, l.size);
+        copy_rows(old, l->padded, (float *)outs[1].data + d * kept, l->size, l->batch, l->size);
+        if (c) copy_rows(cell, l->padded, (float *)outs[2].data + d * kept, l->size, l->batch, l->size);
     }
     return RVM_OK;
+}
+
+static int lstm(const RvmKernelCall *call) {
+    const RvmBuffer *x = call->buffers;
+    Recurrent l;
+    if (!get_lstm(call, &l)) return RVM_ASK_REFERENCE;
+    return run_recurrent(call, &l, lstm_step, x + 4, x + 5, x + 6);
+}
+
+static int gru(const RvmKernelCall *call) {
+    const RvmBuffer *x = call->buffers;
+    const RecurrentParams *p = (const RecurrentParams *)call->params;
+    Recurrent l;
+    if (!get_gru(call, &l)) return RVM_ASK_REFERENCE;
+    return run_recurrent(call, &l, p->linear_before_reset ? gru_step : gru_step_reset_first, x + 5, NULL,
+                         x + 6);
 }
 
 /* ---- functions of elements ------------------------------------------------------------------------ */
@@ -471,7 +608,19 @@ static const RvmArgument lstm_arguments[] = {
     RVM_BUFFER(TENSOR), RVM_BUFFER(TENSOR),
     RVM_BUFFER(TENSOR), RVM_BUFFER(TENSOR),
     RVM_BUFFER(TENSOR), RVM_BUFFER(TENSOR),
-    RVM_FIELD_OF(directions, CHOICE, LstmParams, direction), RVM_BUFFER(OUTS),
+    RVM_FIELD_OF(directions, CHOICE, RecurrentParams, direction), RVM_BUFFER(OUTS),
+};
+
+static const RvmArgument gru_arguments[] = {
+    RVM_BUFFER(TENSOR),
+    RVM_BUFFER(TENSOR),
+    RVM_BUFFER(TENSOR),
+    RVM_BUFFER(TENSOR),
+    RVM_BUFFER(TENSOR),
+    RVM_BUFFER(TENSOR),
+    RVM_FIELD_OF(directions, CHOICE, RecurrentParams, direction),
+    RVM_FIELD(FLAG, RecurrentParams, linear_before_reset),
+    RVM_BUFFER(OUTS),
 };
 
 static const RvmArgument apply_arguments[] = {
@@ -483,6 +632,9 @@ const RvmImplementation RVM_NAME(rvm_linear)[] = {
      .most_bytes = RVM_ANY_RESULT, .is_unlocked = 1, .ulp = RVM_SUM_ULP},
     {.name = "linear.lstm", .kernel = "nn.lstm_blocks", .run = lstm, .workspace = lstm_workspace,
      RVM_ARGUMENTS(lstm_arguments), .dtypes = RVM_DTYPE_BIT(RVM_DTYPE_F32),
+     .most_bytes = RVM_ANY_RESULT, .is_unlocked = 1, .ulp = RVM_SUM_ULP},
+    {.name = "linear.gru", .kernel = "nn.gru_blocks", .run = gru, .workspace = gru_workspace,
+     RVM_ARGUMENTS(gru_arguments), .dtypes = RVM_DTYPE_BIT(RVM_DTYPE_F32),
      .most_bytes = RVM_ANY_RESULT, .is_unlocked = 1, .ulp = RVM_SUM_ULP},
     {.name = "linear.apply", .kernel = "nn.apply", .run = apply, RVM_ARGUMENTS(apply_arguments),
      .dtypes = RVM_DTYPE_BIT(RVM_DTYPE_F32), .most_bytes = RVM_ANY_RESULT, .is_unlocked = 1,
