@@ -82,8 +82,9 @@ cdef extern from "_core_impl.h" nogil:
     int rvm_read_cond(PyObject*) noexcept
     bint rvm_shape_dims(PyObject*, int64_t, cnp.npy_intp*, int64_t*) noexcept
     bint rvm_match_shape(PyObject*, PyObject*, int64_t, int64_t, const int64_t*) noexcept
-    PyObject* rvm_make_shape(rvm_site*, PyObject*, int64_t, int64_t, const int64_t*) noexcept
-    PyObject* rvm_shape_of(rvm_site*, PyObject*) noexcept
+    bint rvm_store_made_shape(PyObject**, rvm_site*, PyObject*, int64_t, int64_t,
+                              const int64_t*) noexcept
+    bint rvm_store_shape_of(PyObject**, rvm_site*, PyObject*) noexcept
     bint rvm_check_tensor(PyObject*, int64_t, cnp.PyArray_Descr*) noexcept
     bint rvm_check_shape(PyObject*, int64_t) noexcept
     bint rvm_check_prim(PyObject*, int64_t) noexcept
@@ -1325,25 +1326,23 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp,
                 ip += IF_TAG_WORDS if truth else ip[IF_TAG_OTHERWISE]
 
             elif op == OP_SHAPE_OF:
-                value = rvm_shape_of(<rvm_site*>ip[SHAPE_OF_SITE],
-                                     rvm_load(fp, pool_end, ip[SHAPE_OF_TENSOR]))
-                if rvm_unlikely(value is NULL):
+                if rvm_unlikely(not rvm_store_shape_of(
+                        fp + ip[SHAPE_OF_DST], <rvm_site*>ip[SHAPE_OF_SITE],
+                        rvm_load(fp, pool_end, ip[SHAPE_OF_TENSOR]))):
                     PyErr_Clear()
                     ip += ip[FALLBACK]
                     continue
-                rvm_store(fp + ip[SHAPE_OF_DST], value)
                 ip += SHAPE_OF_WORDS
 
             elif op == OP_MAKE_SHAPE:
                 count = ip[MAKE_SHAPE_COUNT]
-                value = rvm_make_shape(
-                    <rvm_site*>ip[MAKE_SHAPE_SITE], rvm_load(fp, pool_end, ip[MAKE_SHAPE_HEAP]),
-                    ip[MAKE_SHAPE_LAST_SLOT], count, ip + MAKE_SHAPE_DIMS)
-                if rvm_unlikely(value is NULL):
+                if rvm_unlikely(not rvm_store_made_shape(
+                        fp + ip[MAKE_SHAPE_DST], <rvm_site*>ip[MAKE_SHAPE_SITE],
+                        rvm_load(fp, pool_end, ip[MAKE_SHAPE_HEAP]), ip[MAKE_SHAPE_LAST_SLOT],
+                        count, ip + MAKE_SHAPE_DIMS)):
                     PyErr_Clear()
                     ip += ip[FALLBACK]
                     continue
-                rvm_store(fp + ip[MAKE_SHAPE_DST], value)
                 ip += MAKE_SHAPE_DIMS + 2 * count
 
             elif op == OP_MATCH_SHAPE:

@@ -194,13 +194,34 @@ static inline PyObject *rvm_new_shape(int64_t count, const npy_intp *dims) {
     return shape;
 }
 
-/* A new Shape of these dimensions, for the site to remember.  The garbage collector may run here, and
- * it may run any code, so the array that the dimensions belong to may change: they are copied first. */
-static PyObject *rvm_remember_shape(rvm_site *site, int64_t count, const npy_intp *dims) {
+/* Whether an object is a Shape of these dimensions, as `rvm_new_shape` makes it. */
+static inline int rvm_is_shape_of(PyObject *object, int64_t count, const npy_intp *dims) {
+    if (object == NULL || Py_TYPE(object) != rvm_shape_type || PyTuple_GET_SIZE(object) != count)
+        return 0;
+    for (int64_t i = 0; i < count; i++) {
+        PyObject *item = PyTuple_GET_ITEM(object, (Py_ssize_t)i);
+        int overflow;
+        if (!PyLong_CheckExact(item) ||
+            PyLong_AsLongLongAndOverflow(item, &overflow) != (long long)dims[i] || overflow)
+            return 0;
+    }
+    return 1;
+}
+
+/* A Shape of these dimensions, for the site to remember: `near` if it is one, so that the sites of a
+ * program share it, otherwise a new one.  The garbage collector may run here, and it may run any code,
+ * so the array that the dimensions belong to may change: they are copied first. */
+static PyObject *rvm_remember_shape(rvm_site *site, int64_t count, const npy_intp *dims,
+                                    PyObject *near) {
     npy_intp copy[RVM_MAX_DIMS];
     for (int64_t i = 0; i < count; i++) copy[i] = dims[i];
-    PyObject *shape = rvm_new_shape(count, copy);
-    if (shape == NULL) return NULL;
+    PyObject *shape = near;
+    if (rvm_is_shape_of(near, count, copy)) {
+        rvm_incref(shape);
+    } else {
+        shape = rvm_new_shape(count, copy);
+        if (shape == NULL) return NULL;
+    }
     memcpy(site->dims, copy, (size_t)count * sizeof(npy_intp));
     site->count = count;
     rvm_incref(shape);
@@ -208,14 +229,34 @@ static PyObject *rvm_remember_shape(rvm_site *site, int64_t count, const npy_int
     return shape;
 }
 
+/* Whether a site remembers a Shape of these dimensions. */
+static inline int rvm_has_shape(const rvm_site *site, int64_t count, const npy_intp *dims) {
+    if (site->object == NULL || site->count != count) return 0;
+    for (int64_t i = 0; i < count; i++)
+        if (site->dims[i] != dims[i]) return 0;
+    return 1;
+}
+
 /* A Shape of these dimensions: the site's last one if it is equal. */
 static inline PyObject *rvm_site_shape(rvm_site *site, int64_t count, const npy_intp *dims) {
+    if (!rvm_has_shape(site, count, dims)) return rvm_remember_shape(site, count, dims, NULL);
+    rvm_incref(site->object);
+    return site->object;
+}
+
+/* Store such a Shape in a register, where it often is already; false with an exception. */
+RVM_LOOP_INLINE int rvm_store_shape(PyObject **cell, rvm_site *site, int64_t count,
+                                    const npy_intp *dims) {
     PyObject *shape = site->object;
-    if (shape == NULL || site->count != count) return rvm_remember_shape(site, count, dims);
-    for (int64_t i = 0; i < count; i++)
-        if (site->dims[i] != dims[i]) return rvm_remember_shape(site, count, dims);
-    rvm_incref(shape);
-    return shape;
+    if (RVM_UNLIKELY(!rvm_has_shape(site, count, dims))) {
+        shape = rvm_remember_shape(site, count, dims, *cell);
+        if (shape == NULL) return 0;
+    } else {
+        if (*cell == shape) return 1;
+        rvm_incref(shape);
+    }
+    rvm_store(cell, shape);
+    return 1;
 }
 
 /* A dimension; -1 with an exception if it does not fit. */
@@ -293,26 +334,55 @@ static inline int rvm_match_shape(PyObject *x, PyObject *heap_object, int64_t la
     return 1;
 }
 
-/* vm.builtin.make_shape: a new reference, or NULL without an exception to take the fallback. */
-static inline PyObject *rvm_make_shape(rvm_site *site, PyObject *heap_object, int64_t last_slot,
-                                       int64_t count, const int64_t *pattern) {
-    npy_intp dims[RVM_MAX_DIMS];
+/* The dimensions of vm.builtin.make_shape; false to take the fallback. */
+static inline int rvm_make_dims(npy_intp *dims, PyObject *heap_object, int64_t last_slot,
+                                int64_t count, const int64_t *pattern) {
     int64_t *heap = NULL;
     if (last_slot >= 0) {
-        if (!rvm_is_heap(heap_object, last_slot)) return NULL;
+        if (!rvm_is_heap(heap_object, last_slot)) return 0;
         heap = rvm_slots(heap_object);
     }
     for (int64_t i = 0; i < count; i++) {
         int64_t value = pattern[2 * i + 1];
         dims[i] = (npy_intp)(pattern[2 * i] == RVM_MAKE_IMM ? value : heap[value]);
     }
+    return 1;
+}
+
+/* vm.builtin.make_shape: a new reference, or NULL, perhaps with an exception, to take the fallback. */
+static inline PyObject *rvm_make_shape(rvm_site *site, PyObject *heap_object, int64_t last_slot,
+                                       int64_t count, const int64_t *pattern) {
+    npy_intp dims[RVM_MAX_DIMS];
+    if (!rvm_make_dims(dims, heap_object, last_slot, count, pattern)) return NULL;
     return rvm_site_shape(site, count, dims);
 }
 
+/* The same, into a register; false to take the fallback. */
+RVM_LOOP_INLINE int rvm_store_made_shape(PyObject **cell, rvm_site *site, PyObject *heap_object,
+                                         int64_t last_slot, int64_t count,
+                                         const int64_t *pattern) {
+    npy_intp dims[RVM_MAX_DIMS];
+    return rvm_make_dims(dims, heap_object, last_slot, count, pattern) &&
+           rvm_store_shape(cell, site, count, dims);
+}
+
+/* Whether vm.builtin.shape_of is done here. */
+static inline int rvm_has_dims(PyObject *x) {
+    return (Py_TYPE(x) == rvm_array_type || PyArray_Check(x)) &&
+           PyArray_NDIM((PyArrayObject *)x) <= RVM_MAX_DIMS;
+}
+
+/* vm.builtin.shape_of: a new reference, or NULL, perhaps with an exception, to take the fallback. */
 static inline PyObject *rvm_shape_of(rvm_site *site, PyObject *x) {
-    if (Py_TYPE(x) != rvm_array_type && !PyArray_Check(x)) return NULL;
-    if (PyArray_NDIM((PyArrayObject *)x) > RVM_MAX_DIMS) return NULL;
-    return rvm_site_shape(site, PyArray_NDIM((PyArrayObject *)x), PyArray_DIMS((PyArrayObject *)x));
+    PyArrayObject *array = (PyArrayObject *)x;
+    if (!rvm_has_dims(x)) return NULL;
+    return rvm_site_shape(site, PyArray_NDIM(array), PyArray_DIMS(array));
+}
+
+/* The same, into a register; false to take the fallback. */
+RVM_LOOP_INLINE int rvm_store_shape_of(PyObject **cell, rvm_site *site, PyObject *x) {
+    PyArrayObject *array = (PyArrayObject *)x;
+    return rvm_has_dims(x) && rvm_store_shape(cell, site, PyArray_NDIM(array), PyArray_DIMS(array));
 }
 
 /* Whether two data types are one.  numpy has one object for each of its own types, but also makes
