@@ -61,7 +61,6 @@ cdef extern from "_core_impl.h" nogil:
         RVM_FIRST_CHUNK
 
     PyTypeObject* rvm_shape_type
-    PyTypeObject* rvm_array_type
     cnp.PyArray_Descr* rvm_int64
     cnp.PyArray_Descr* rvm_bool
 
@@ -81,7 +80,7 @@ cdef extern from "_core_impl.h" nogil:
     int rvm_truth(PyObject*) noexcept
     int rvm_read_cond(PyObject*) noexcept
     bint rvm_shape_dims(PyObject*, int64_t, cnp.npy_intp*, int64_t*) noexcept
-    bint rvm_match_shape(PyObject*, PyObject*, int64_t, int64_t, const int64_t*) noexcept
+    const int64_t* rvm_match_shape(PyObject*, PyObject*, int64_t, int64_t, const int64_t*) noexcept
     bint rvm_store_made_shape(PyObject**, rvm_site*, PyObject*, int64_t, int64_t,
                               const int64_t*) noexcept
     bint rvm_store_shape_of(PyObject**, rvm_site*, PyObject*) noexcept
@@ -136,7 +135,8 @@ cdef extern from "_census_impl.h":
     void rvm_census_free(rvm_census*) noexcept
 
 cdef extern from "_header_impl.h" nogil:
-    PyTypeObject* rvm_storage_type
+    PyTypeObject* rvm_array_type
+    void rvm_set_header_types(PyTypeObject* array, PyTypeObject* storage) noexcept
 
     PyObject* rvm_new_array(PyObject*, char*, int, const cnp.npy_intp*, cnp.PyArray_Descr*,
                             bint) noexcept
@@ -254,8 +254,7 @@ add_kind(Adt, "adt")
 cdef PyTypeObject* _adt_type = <PyTypeObject*>Adt
 cdef Run* _runs = all_runs()
 rvm_shape_type = <PyTypeObject*>Shape
-rvm_array_type = <PyTypeObject*>np.ndarray
-rvm_storage_type = <PyTypeObject*>Storage
+rvm_set_header_types(<PyTypeObject*>np.ndarray, <PyTypeObject*>Storage)
 cdef object _int64_dtype = np.dtype(np.int64)
 cdef object _bool_dtype = np.dtype(np.bool_)
 rvm_int64 = <cnp.PyArray_Descr*><PyObject*>_int64_dtype
@@ -1080,6 +1079,7 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp,
     """
     cdef PyObject** pool_end = image.pool_end
     cdef const int64_t* next_ip = ip
+    cdef const int64_t* end
     cdef int64_t op, i, count, word
     cdef uint64_t nbytes
     cdef int truth, answer
@@ -1114,11 +1114,12 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp,
                         ticks = 0
                         break
                 rvm_store(fp + ip[CALL_DST], value)
-                next_ip = ip + CALL_ARGS + count
+                end = ip + CALL_ARGS + count
                 if rvm_unlikely(ticks < 0) or rvm_unlikely(run.asked):
+                    next_ip = end
                     ticks = -1
                     break
-                ip = next_ip
+                ip = end
 
             elif op == OP_CALL_VOID:
                 cell = fp + ip[CALL_VOID_AREA]
@@ -1131,11 +1132,12 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp,
                     ticks = 0
                     break
                 Py_DECREF(<object>value)
-                next_ip = ip + CALL_VOID_ARGS + count
+                end = ip + CALL_VOID_ARGS + count
                 if rvm_unlikely(ticks < 0) or rvm_unlikely(run.asked):
+                    next_ip = end
                     ticks = -1
                     break
-                ip = next_ip
+                ip = end
 
             elif op == OP_CALL_NATIVE:
                 count = ip[CALL_NATIVE_COUNT]
@@ -1151,26 +1153,33 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp,
                         break
                 rvm_store(fp + ip[CALL_NATIVE_DST], value)
                 ticks -= NATIVE_TICKS + <int64_t>(nbytes >> 10)
-                next_ip = ip + CALL_NATIVE_ARGS + count
+                end = ip + CALL_NATIVE_ARGS + count
                 if rvm_unlikely(ticks < 0):
+                    next_ip = end
                     break
-                ip = next_ip
+                ip = end
 
             elif op == OP_CALL_VM:
                 func = <rvm_func*>ip[CALL_VM_CALLEE]
                 count = ip[CALL_VM_COUNT]
                 caller = fp
-                callee_fp = _push(machine, run, &caller, ip[CALL_VM_FRAME], func)
-                if rvm_unlikely(callee_fp is NULL):
-                    break
+                callee_fp = fp + ip[CALL_VM_FRAME] + RVM_HEADER
+                if rvm_unlikely(run.calls_left <= 0
+                                or callee_fp + func.frame_words > run.end):
+                    callee_fp = _push_chunk(machine, run, fp, func)
+                    if callee_fp is NULL:
+                        break
+                    caller = rvm_in_new_chunk(fp)
+                run.calls_left -= 1
                 rvm_push_frame(callee_fp, func, caller, ip + CALL_VM_ARGS + count,
                                ip[CALL_VM_DST])
                 rvm_push_args(callee_fp, fp, pool_end, ip + CALL_VM_ARGS, count)
                 rvm_null_registers(callee_fp, count, func.num_registers)
                 fp = callee_fp
-                ip = next_ip = func.code
+                ip = func.code
                 ticks -= 1
                 if rvm_unlikely(ticks < 0):
+                    next_ip = ip
                     break
 
             elif op == OP_RET:
@@ -1202,10 +1211,11 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp,
 
             elif op == OP_GOTO_BACK:
                 ticks -= 1
-                next_ip = ip + ip[GOTO_BACK_DISTANCE]
+                end = ip + ip[GOTO_BACK_DISTANCE]
                 if rvm_unlikely(ticks < 0):
+                    next_ip = end
                     break
-                ip = next_ip
+                ip = end
 
             elif op == OP_IF:
                 value = rvm_load(fp, pool_end, ip[IF_COND])
@@ -1225,9 +1235,10 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp,
                 rvm_push_args(cell, fp, pool_end, ip + TAIL_CALL_VM_ARGS, count)
                 rvm_reuse_frame(fp, func, cell, count)
                 rvm_null_registers(fp, count, func.num_registers)
-                ip = next_ip = func.code
+                ip = func.code
                 ticks -= 1
                 if rvm_unlikely(ticks < 0):
+                    next_ip = ip
                     break
 
             elif op == OP_COPY:
@@ -1346,14 +1357,14 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp,
                 ip += MAKE_SHAPE_DIMS + 2 * count
 
             elif op == OP_MATCH_SHAPE:
-                count = ip[MATCH_SHAPE_COUNT]
-                if rvm_unlikely(not rvm_match_shape(
-                        rvm_load(fp, pool_end, ip[MATCH_SHAPE_X]),
-                        rvm_load(fp, pool_end, ip[MATCH_SHAPE_HEAP]),
-                        ip[MATCH_SHAPE_LAST_SLOT], count, ip + MATCH_SHAPE_DIMS)):
+                end = rvm_match_shape(
+                    rvm_load(fp, pool_end, ip[MATCH_SHAPE_X]),
+                    rvm_load(fp, pool_end, ip[MATCH_SHAPE_HEAP]), ip[MATCH_SHAPE_LAST_SLOT],
+                    ip[MATCH_SHAPE_COUNT], ip + MATCH_SHAPE_DIMS)
+                if rvm_unlikely(end is NULL):
                     ip += ip[FALLBACK]
                     continue
-                ip += MATCH_SHAPE_DIMS + 2 * count
+                ip = end
 
             elif op == OP_CHECK_TENSOR:
                 if rvm_unlikely(not rvm_check_tensor(
@@ -1364,17 +1375,17 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp,
                 ip += CHECK_TENSOR_WORDS
 
             elif op == OP_CHECK_MATCH:
-                count = ip[CHECK_MATCH_COUNT]
                 value = rvm_load(fp, pool_end, ip[CHECK_MATCH_X])
-                if rvm_unlikely(
-                        not rvm_check_tensor(value, ip[CHECK_MATCH_NDIM],
-                                             <cnp.PyArray_Descr*>ip[CHECK_MATCH_DTYPE])
-                        or not rvm_match_shape(
-                            value, rvm_load(fp, pool_end, ip[CHECK_MATCH_HEAP]),
-                            ip[CHECK_MATCH_LAST_SLOT], count, ip + CHECK_MATCH_DIMS)):
+                end = NULL
+                if rvm_likely(rvm_check_tensor(value, ip[CHECK_MATCH_NDIM],
+                                               <cnp.PyArray_Descr*>ip[CHECK_MATCH_DTYPE])):
+                    end = rvm_match_shape(
+                        value, rvm_load(fp, pool_end, ip[CHECK_MATCH_HEAP]),
+                        ip[CHECK_MATCH_LAST_SLOT], ip[CHECK_MATCH_COUNT], ip + CHECK_MATCH_DIMS)
+                if rvm_unlikely(end is NULL):
                     ip += ip[FALLBACK]
                     continue
-                ip += CHECK_MATCH_DIMS + 2 * count
+                ip = end
 
             elif op == OP_CHECK_SHAPE:
                 if rvm_unlikely(not rvm_check_shape(
@@ -1578,9 +1589,14 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp,
                     ip += ip[FALLBACK]
                     continue
                 caller = fp
-                callee_fp = _push(machine, run, &caller, ip[INVOKE_CLOSURE_FRAME], func)
-                if rvm_unlikely(callee_fp is NULL):
-                    break
+                callee_fp = fp + ip[INVOKE_CLOSURE_FRAME] + RVM_HEADER
+                if rvm_unlikely(run.calls_left <= 0
+                                or callee_fp + func.frame_words > run.end):
+                    callee_fp = _push_chunk(machine, run, fp, func)
+                    if callee_fp is NULL:
+                        break
+                    caller = rvm_in_new_chunk(fp)
+                run.calls_left -= 1
                 rvm_push_frame(callee_fp, func, caller, ip + INVOKE_CLOSURE_ARGS + count,
                                ip[INVOKE_CLOSURE_DST])
                 rvm_push_args(callee_fp, fp, pool_end, ip + INVOKE_CLOSURE_ARGS, count)
@@ -1592,9 +1608,10 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp,
                     i += 1
                 rvm_null_registers(callee_fp, i, func.num_registers)
                 fp = callee_fp
-                ip = next_ip = func.code
+                ip = func.code
                 ticks -= 1
                 if rvm_unlikely(ticks < 0):
+                    next_ip = ip
                     break
 
             elif op == OP_TAIL_INVOKE_CLOSURE:
@@ -1616,9 +1633,10 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp,
                     i += 1
                 rvm_null_registers(fp, i, func.num_registers)
                 Py_DECREF(<object>other)
-                ip = next_ip = func.code
+                ip = func.code
                 ticks -= 1
                 if rvm_unlikely(ticks < 0):
+                    next_ip = ip
                     break
 
             elif op == OP_UFUNC_1:
@@ -1633,10 +1651,11 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp,
                     if answer < 0:
                         break
                 ticks -= answer
-                next_ip = ip + UFUNC_1_WORDS
+                end = ip + UFUNC_1_WORDS
                 if rvm_unlikely(ticks < 0):
+                    next_ip = end
                     break
-                ip = next_ip
+                ip = end
 
             elif op == OP_UFUNC_2:
                 answer = rvm_ufunc_2(<int64_t*>ip + UFUNC_2_UFUNC,
@@ -1651,10 +1670,11 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp,
                     if answer < 0:
                         break
                 ticks -= answer
-                next_ip = ip + UFUNC_2_WORDS
+                end = ip + UFUNC_2_WORDS
                 if rvm_unlikely(ticks < 0):
+                    next_ip = end
                     break
-                ip = next_ip
+                ip = end
 
             elif op == OP_FUEL:
                 run.fuel -= ip[FUEL_INSTRUCTIONS]
@@ -1903,30 +1923,15 @@ cdef int64_t _compiled_func(RvmActivation* a, int64_t index) noexcept:
     return <int64_t>((<Image>a.image).funcs + index)
 
 
-cdef inline PyObject** _push(Machine machine, Run* run, PyObject*** caller, int64_t offset,
-                             const rvm_func* func) noexcept:
-    """Room for a callee's frame after the caller's registers; the depth is counted.
-
-    `caller`, the frame of the caller, becomes what the header has to say of it.
-    """
-    cdef PyObject** callee_fp = caller[0] + offset + RVM_HEADER
-    cdef int64_t left = run.calls_left - 1
-    if rvm_unlikely(left < 0):
-        _fail_depth(func, machine._max_depth)
-        return NULL
-    if rvm_unlikely(callee_fp + func.frame_words > run.end):
-        callee_fp = _push_chunk(run, caller[0], func)
-        if callee_fp is NULL:
-            return NULL
-        caller[0] = rvm_in_new_chunk(caller[0])
-    run.calls_left = left
-    return callee_fp
-
-
-cdef PyObject** _push_chunk(Run* run, PyObject** fp, const rvm_func* func) noexcept:
-    """A chunk for the frame of a function that the frame at `fp` calls, and for others after it."""
+cdef PyObject** _push_chunk(Machine machine, Run* run, PyObject** fp,
+                            const rvm_func* func) noexcept:
+    """A chunk for the frame of a function that the frame at `fp` calls, and for others after it; NULL
+    with an exception, also where the calls are nested too deep."""
     cdef int64_t words = max(func.frame_words + RVM_HEADER, min(run.words, 1 << 16))
     cdef rvm_chunk* chunk = NULL
+    if run.calls_left <= 0:
+        _fail_depth(func, machine._max_depth)
+        return NULL
     if run.words + words <= MAX_FRAME_WORDS:
         if run.host is not NULL and _count_chunk(run, fp, words) < 0:
             return NULL

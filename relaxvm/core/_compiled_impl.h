@@ -125,7 +125,7 @@ static int rvm_compiled_check_prim(RvmRef x, int64_t floats) { return rvm_check_
 
 static int rvm_compiled_match_shape(RvmRef x, RvmRef heap, int64_t last_slot, int64_t count,
                                     const int64_t *pattern) {
-    return rvm_match_shape(x, heap, last_slot, count, pattern);
+    return rvm_match_shape(x, heap, last_slot, count, pattern) != NULL;
 }
 
 /* The same with slots that are not in an array. */

@@ -30,7 +30,6 @@ static inline int rvm_unlikely(int x) { return RVM_UNLIKELY(x); }
 
 /* Set when the core is imported. */
 static PyTypeObject *rvm_shape_type; /* relaxvm.values.Shape */
-static PyTypeObject *rvm_array_type; /* of numpy, without a look into its table of functions */
 static PyArray_Descr *rvm_int64, *rvm_bool;
 
 /* ---- operands: registers and constants, see _code.h ------------------------------------------ */
@@ -152,8 +151,6 @@ RVM_LOOP_INLINE int rvm_truth(PyObject *value) {
 
 /* vm.builtin.read_if_cond: 1, 0, or -1 to take the fallback. */
 static inline int rvm_read_cond(PyObject *value) {
-    if (value == Py_True) return 1;
-    if (value == Py_False) return 0;
     if (RVM_LIKELY(Py_TYPE(value) == rvm_array_type)) {
         PyArrayObject *array = (PyArrayObject *)value;
         int nd = PyArray_NDIM(array);
@@ -172,6 +169,8 @@ static inline int rvm_read_cond(PyObject *value) {
         }
         return -1;
     }
+    if (value == Py_True) return 1;
+    if (value == Py_False) return 0;
     return PyLong_CheckExact(value) ? rvm_truth(value) : -1;
 }
 
@@ -312,26 +311,27 @@ static inline int rvm_match_dim(int64_t dim, int64_t code, int64_t value, int64_
     return code != RVM_MATCH_SLOT || heap[value] == dim;
 }
 
-/* vm.builtin.match_shape on a tensor or Shape.  `last_slot` is the greatest heap slot used or -1. */
-static inline int rvm_match_shape(PyObject *x, PyObject *heap_object, int64_t last_slot,
-                                  int64_t count, const int64_t *pattern) {
+/* vm.builtin.match_shape on a tensor or Shape: the end of the pattern, or NULL to take the fallback.
+ * `last_slot` is the greatest heap slot used or -1. */
+static inline const int64_t *rvm_match_shape(PyObject *x, PyObject *heap_object, int64_t last_slot,
+                                             int64_t count, const int64_t *pattern) {
     int64_t *heap = NULL;
     npy_intp buffer[RVM_MAX_DIMS];
     const npy_intp *dims = buffer;
     int64_t found;
     if (last_slot >= 0) {
-        if (!rvm_is_heap(heap_object, last_slot)) return 0;
+        if (!rvm_is_heap(heap_object, last_slot)) return NULL;
         heap = rvm_slots(heap_object);
     }
     if (RVM_LIKELY(Py_TYPE(x) == rvm_array_type || PyArray_Check(x))) {
-        if (PyArray_NDIM((PyArrayObject *)x) != count) return 0;
+        if (PyArray_NDIM((PyArrayObject *)x) != count) return NULL;
         dims = PyArray_DIMS((PyArrayObject *)x);
     } else if (count > RVM_MAX_DIMS || !rvm_shape_dims(x, count, buffer, &found)) {
-        return 0;
+        return NULL;
     }
     for (const npy_intp *end = dims + count; dims != end; dims++, pattern += 2)
-        if (!rvm_match_dim(*dims, pattern[0], pattern[1], heap)) return 0;
-    return 1;
+        if (!rvm_match_dim(*dims, pattern[0], pattern[1], heap)) return NULL;
+    return pattern;
 }
 
 /* The dimensions of vm.builtin.make_shape; false to take the fallback. */

@@ -18,16 +18,21 @@
 
 #define RVM_KEPT_HEADERS 256 /* at most, of each rank */
 
-static PyTypeObject *rvm_storage_type; /* relaxvm.core._storage.Storage; set when the core is imported */
+/* Set when the core is imported. */
+static PyTypeObject *rvm_storage_type; /* relaxvm.core._storage.Storage */
+static PyTypeObject *rvm_array_type;   /* of numpy, without a look into its table of functions */
+static PyTypeObject *rvm_header_type;  /* the same, or NULL where array objects have another layout */
 
 /* Kept headers by rank, a list linked through `data`; guarded by the GIL. */
 static PyArrayObject_fields *rvm_kept_headers[RVM_MAX_DIMS + 1];
 static int rvm_num_kept_headers[RVM_MAX_DIMS + 1];
 
-/* Whether array objects have the layout this file was compiled for.  If a version of numpy adds fields,
- * nothing is kept. */
-static inline int rvm_knows_headers(void) {
-    return PyArray_Type.tp_basicsize == (Py_ssize_t)sizeof(PyArrayObject_fields);
+/* Set the types.  If a version of numpy adds fields to arrays, no headers are kept. */
+static inline void rvm_set_header_types(PyTypeObject *array, PyTypeObject *storage) {
+    rvm_array_type = array;
+    rvm_storage_type = storage;
+    rvm_header_type =
+        array->tp_basicsize == (Py_ssize_t)sizeof(PyArrayObject_fields) ? array : NULL;
 }
 
 /* Set the dimensions, strides and flags of a contiguous array. */
@@ -80,14 +85,16 @@ static inline PyObject *rvm_new_array(PyObject *base, char *data, int nd, const 
     return made;
 }
 
-/* Whether an array to which there is one reference is a header of the kind that `rvm_new_array` makes,
+/* Whether an object to which there is one reference is a header of the kind that `rvm_new_array` makes,
  * and nothing else refers to its memory. */
 static inline int rvm_is_plain_header(const PyArrayObject_fields *array) {
-    PyObject *base = array->base;
-    return base != NULL && (Py_TYPE(base) == rvm_storage_type || PyArray_CheckExact(base)) &&
+    PyObject *base;
+    if (Py_TYPE((PyObject *)array) != rvm_header_type) return 0;
+    base = array->base;
+    return base != NULL && (Py_TYPE(base) == rvm_storage_type || Py_TYPE(base) == rvm_array_type) &&
            array->weakreflist == NULL && array->_buffer_info == NULL && array->mem_handler == NULL &&
            !(array->flags & (NPY_ARRAY_OWNDATA | NPY_ARRAY_WRITEBACKIFCOPY)) &&
-           array->nd <= RVM_MAX_DIMS && rvm_knows_headers();
+           array->nd <= RVM_MAX_DIMS;
 }
 
 /* Let an array that is about to be released be one over other memory, so that no new one need be made:
@@ -96,8 +103,8 @@ static inline int rvm_renew_array(PyObject *old, PyObject *base, char *data, int
                                   const npy_intp *dims, PyArray_Descr *descr, int is_aligned) {
     PyArrayObject_fields *array = (PyArrayObject_fields *)old;
     npy_intp size = PyDataType_ELSIZE(descr);
-    if (old == NULL || Py_REFCNT(old) != 1 || !PyArray_CheckExact(old) || array->nd != nd ||
-        array->descr != descr || size == 0 || !is_aligned || !rvm_is_plain_header(array))
+    if (old == NULL || Py_REFCNT(old) != 1 || !rvm_is_plain_header(array) || array->nd != nd ||
+        array->descr != descr || size == 0 || !is_aligned)
         return 0;
     array->data = data;
     rvm_lay_out(array, dims, size);
@@ -113,7 +120,7 @@ static inline int rvm_renew_array(PyObject *old, PyObject *base, char *data, int
 /* Drop the last reference. */
 static RVM_NOINLINE void rvm_drop_last(PyObject *object) {
     PyArrayObject_fields *array = (PyArrayObject_fields *)object;
-    if (!PyArray_CheckExact(object) || !rvm_is_plain_header(array) ||
+    if (!rvm_is_plain_header(array) ||
         rvm_num_kept_headers[array->nd] >= RVM_KEPT_HEADERS) {
         Py_DECREF(object);
         return;
