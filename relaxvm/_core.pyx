@@ -40,7 +40,7 @@ from .core._code cimport *
 from .core._deadlines cimport *
 from .core._storage cimport (
     Allocator, Storage, newfunc, renew_storage, rvm_account, set_new, take_storage)
-from .core._native cimport RvmAny, call_native, call_scalars
+from .core._native cimport RvmAny, RvmTensor, call_locals, call_native, call_scalars
 from .core._operations cimport *
 from .core._vectorcall cimport use_vectorcall
 
@@ -207,6 +207,8 @@ cdef extern from "numpy/arrayobject.h":
 cdef extern from "_compiled_impl.h" nogil:
     ctypedef struct RvmScalar:
         int type
+    ctypedef struct RvmLocalTensor:
+        pass
     ctypedef struct RvmActivation:
         PyObject** fp
         const int64_t* ip
@@ -235,6 +237,8 @@ cdef extern from "_compiled_impl.h" nogil:
         PyObject* (*call)(RvmActivation*, PyObject*, PyObject**, int64_t) noexcept
         int (*call_void)(RvmActivation*, PyObject*, PyObject**, int64_t) noexcept
         int (*call_native)(RvmActivation*, PyObject**, const int64_t*) noexcept
+        int (*call_local)(RvmActivation*, PyObject**, const int64_t*, RvmLocalTensor* const*,
+                          int64_t) noexcept
         int (*call_scalars)(RvmActivation*, PyObject*, const RvmScalar*, int64_t,
                             RvmScalar*) noexcept
         int (*ufunc_1)(RvmActivation*, const int64_t*, PyObject*, PyObject*) noexcept
@@ -1866,6 +1870,29 @@ cdef int _compiled_call_native(RvmActivation* a, PyObject** fp, const int64_t* i
     return 0
 
 
+cdef int _compiled_call_local(RvmActivation* a, PyObject** fp, const int64_t* ip,
+                              RvmLocalTensor* const* locals_, int64_t nbytes) noexcept:
+    """The operation `call_native` where some operands are tensors of which no array is made: 1 if the
+    kernel does not take them so, -1 with an exception."""
+    cdef Machine machine = <Machine>a.machine
+    cdef PyObject* callee = a.pool_end[ip[CALL_NATIVE_CALLEE]]
+    cdef uint64_t total = <uint64_t>nbytes
+    cdef PyObject* value = NULL
+    cdef int answer = _call_locals(callee, fp, a.pool_end, ip + CALL_NATIVE_ARGS,
+                                   ip[CALL_NATIVE_COUNT], <RvmTensor* const*>locals_, &total, &value)
+    if rvm_unlikely(answer <= 0):
+        return 1 if answer == 0 else -1
+    if value is Py_None:
+        value = NULL
+    elif not _is_plain(machine, value):
+        value = _as_value(machine, callee, value)
+        if value is NULL:
+            return -1
+    rvm_store(fp + ip[CALL_NATIVE_DST], value)
+    a.ticks -= NATIVE_TICKS + <int64_t>(total >> 10)
+    return 0
+
+
 cdef int _compiled_call_scalars(RvmActivation* a, PyObject* callee, const RvmScalar* args,
                                 int64_t count, RvmScalar* result) noexcept:
     """A call of a native function with scalars: 1 with a scalar, 0 with another result in
@@ -2093,6 +2120,9 @@ ctypedef PyObject* (*maker)(PyObject*, PyObject*, PyObject*) noexcept
 ctypedef PyObject* (*loader)(PyObject*, int64_t) noexcept
 ctypedef int (*scalar_call)(PyObject*, const RvmAny*, Py_ssize_t, RvmAny*, PyObject**) noexcept
 cdef scalar_call _call_scalars = <scalar_call>call_scalars
+ctypedef int (*local_call)(PyObject*, PyObject* const*, PyObject* const*, const int64_t*, Py_ssize_t,
+                           RvmTensor* const*, uint64_t*, PyObject**) noexcept
+cdef local_call _call_locals = <local_call>call_locals
 ctypedef int (*hot_hook)(Machine, int64_t) noexcept
 ctypedef PyObject* (*converter)(PyObject*, int64_t, Py_ssize_t, PyObject*) noexcept
 cdef reporter _report = <reporter>_report_status
@@ -2949,6 +2979,7 @@ rvm_services.load_function = _compiled_function
 rvm_services.call = _compiled_call
 rvm_services.call_void = _compiled_call_void
 rvm_services.call_native = _compiled_call_native
+rvm_services.call_local = _compiled_call_local
 rvm_services.call_scalars = _compiled_call_scalars
 rvm_services.ufunc_1 = _compiled_ufunc_1
 rvm_services.ufunc_2 = _compiled_ufunc_2
@@ -2956,5 +2987,7 @@ rvm_services.target = _compiled_target
 rvm_services.captured = _compiled_captured
 rvm_services.func_address = _compiled_func
 
+if sizeof(RvmLocalTensor) != sizeof(RvmTensor):
+    raise BugError("native code has another form of tensors")
 if RVM_UFUNC_WORDS != UFUNC_1_X - UFUNC_1_UFUNC:
     raise BugError("the table of operations has another number of words for a ufunc")

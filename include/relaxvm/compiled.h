@@ -25,6 +25,19 @@ typedef struct {
 
 enum { RVM_SCALAR_NONE = 0, RVM_SCALAR_INT = 1, RVM_SCALAR_BOOL = 2, RVM_SCALAR_REAL = 3 };
 
+/* A tensor that only kernels use, of which no array is made: as RvmTensor of kernel.h. */
+typedef struct {
+    void *data;
+    int32_t device, device_index;
+    int32_t ndim;
+    uint8_t code, bits;
+    uint16_t lanes;
+    const int64_t *shape, *strides;
+    uint64_t byte_offset;
+} RvmLocalTensor;
+
+enum { RVM_LOCAL_ALIGNMENT = 64 }; /* of its elements */
+
 /* How a compiled function ends. */
 enum {
     RVM_EXITED = 0,  /* the loop goes on at `ip` in the frame at `fp`; all frames are complete */
@@ -128,6 +141,10 @@ typedef struct RvmServices {
     RvmRef (*call)(RvmActivation *, RvmRef callee, RvmRef *args, int64_t count);
     int (*call_void)(RvmActivation *, RvmRef callee, RvmRef *args, int64_t count);
     int (*call_native)(RvmActivation *, RvmRef *fp, const int64_t *ip);
+    /* The same, where some operands are tensors of `nbytes` together; the others are NULL in `locals`.
+     * 1: the kernel does not take them so, and nothing has been done. */
+    int (*call_local)(RvmActivation *, RvmRef *fp, const int64_t *ip, RvmLocalTensor *const *locals,
+                      int64_t nbytes);
     /* 1 with a scalar; 0 with another result in `value`; -1 with an exception */
     int (*call_scalars)(RvmActivation *, RvmRef callee, const RvmScalar *, int64_t count,
                         RvmScalar *);

@@ -112,6 +112,9 @@ cdef int report_copy(NativeFunction function, Py_ssize_t position, object array,
                      Py_ssize_t parameter) except -1
 cdef int call_with(NativeFunction function, const RvmAny* args, Py_ssize_t count) except -1
 cdef RvmDtype dl_dtype(object dtype) except *
+cdef int call_locals(PyObject* self, PyObject* const* fp, PyObject* const* pool_end,
+                     const int64_t* words, Py_ssize_t count, RvmTensor* const* locals_,
+                     uint64_t* nbytes, PyObject** value) except -1
 cdef int call_scalars(PyObject* self, const RvmAny* args, Py_ssize_t count, RvmAny* ret,
                       PyObject** value) except -1
 

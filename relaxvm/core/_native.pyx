@@ -70,6 +70,8 @@ cdef extern from "_native_impl.h":
     void rvm_learn_dtype(int, RvmDtype) noexcept
     int rvm_put(const rvm_kernel*, PyObject* const*, PyObject* const*, const int64_t*, Py_ssize_t,
                 RvmAny*, rvm_slot*, uint64_t*) noexcept
+    bint rvm_put_locals(const rvm_kernel*, PyObject* const*, PyObject* const*, const int64_t*,
+                        Py_ssize_t, RvmTensor* const*, RvmAny*, rvm_slot*, uint64_t*) noexcept
     bint rvm_suits(const rvm_kernel*, int, PyObject* const*, PyObject* const*, const int64_t*,
                   Py_ssize_t) noexcept
     void rvm_put_int(RvmAny*, int, int64_t) noexcept
@@ -279,6 +281,31 @@ cdef PyObject* call_native(PyObject* self, PyObject* const* fp, PyObject* const*
     if ret.type == RVM_NONE:
         return Py_None
     return _take_result(self, &ret)
+
+
+cdef int call_locals(PyObject* self, PyObject* const* fp, PyObject* const* pool_end,
+                     const int64_t* words, Py_ssize_t count, RvmTensor* const* locals_,
+                     uint64_t* nbytes, PyObject** value) except -1:
+    """`call_native` where some operands are tensors of no array, see `rvm_put_locals`.
+
+    Returns:
+        0 if the kernel does not take them so; else 1, and in `value` None as a borrowed reference, or
+        a new reference.
+    """
+    cdef const rvm_kernel* kernel = &(<NativeFunction>self).kernel
+    cdef RvmAny args[RVM_STACK_ARGS]
+    cdef rvm_slot slots[RVM_STACK_ARGS]
+    cdef RvmAny ret
+    cdef rvm_call call
+    cdef int code
+    if count > RVM_STACK_ARGS or not rvm_put_locals(kernel, fp, pool_end, words, count, locals_, args,
+                                                    slots, nbytes):
+        return 0
+    code = rvm_run(kernel, args, slots, count, nbytes[0], &ret, &call)
+    if code != 0:
+        _fail(self, code, &call)
+    value[0] = Py_None if ret.type == RVM_NONE else _take_result(self, &ret)
+    return 1
 
 
 cdef int call_scalars(PyObject* self, const RvmAny* args, Py_ssize_t count, RvmAny* ret,

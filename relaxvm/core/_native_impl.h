@@ -187,6 +187,7 @@ static const RvmHost rvm_host = {(uint32_t)sizeof(RvmHost), rvm_set_error, rvm_c
 /* ---- arguments -------------------------------------------------------------------------------- */
 
 #define RVM_FEW_DIMS 8
+#define RVM_LOCAL_ALIGNMENT 64 /* of tensors of compiled functions, see relaxvm/compiled.h */
 
 /* What an argument points at. */
 typedef struct {
@@ -337,6 +338,33 @@ static inline int rvm_suits(const rvm_kernel *kernel, int flags, PyObject *const
             return 0;
     }
     return 1;
+}
+
+/* Arguments of which some are tensors that no array is made of, in aligned memory that the kernel may
+ * write: those that are not NULL in `locals`, of `*bytes` together.  False if the kernel does not take
+ * them so, or other arguments not as they are. */
+static inline int rvm_put_locals(const rvm_kernel *kernel, PyObject *const *values,
+                                 PyObject *const *pool_end, const int64_t *words, Py_ssize_t count,
+                                 RvmTensor *const *locals, RvmAny *args, rvm_slot *slots,
+                                 uint64_t *bytes) {
+    if (RVM_UNLIKELY(kernel->misaligned >= RVM_LOCAL_ALIGNMENT || kernel->strided)) return 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        uint64_t more;
+        int flags, lacks;
+        if (locals[i] != NULL) {
+            rvm_put_int(&args[i], RVM_TENSOR, 0);
+            args[i].as_tensor = locals[i];
+            continue;
+        }
+        flags = rvm_put(kernel, values, pool_end, words + i, 1, &args[i], &slots[i], &more);
+        lacks = kernel->needs & ~flags;
+        if (RVM_UNLIKELY(lacks != 0) &&
+            (flags == 0 || lacks != NPY_ARRAY_WRITEABLE ||
+             rvm_is_exposed(kernel, rvm_load(values, pool_end, words[i]), pool_end, words, i, count)))
+            return 0;
+        *bytes += more;
+    }
+    return *bytes < kernel->unlock_from; /* unlocked, it would get copies of dimensions */
 }
 
 /* Call without the interpreter lock.  Another thread may then give an array another shape, which

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from .code import Op
+from .local_tensors import LocalTensor
 from .registers import MANY_REGISTERS, Paths, RegisterWriter, Signature, borrowed, may_fail
 from .states import EMPTY, MEMORY, Group, Item, ItemKind, Place, Scalar, State
 
@@ -46,16 +47,33 @@ class CallWriter(RegisterWriter):
         if 0 < len(scalars) <= MAX_SCALARS and None not in scalars:
             self._call_scalars(op, state, [text for text in scalars if text is not None])
             return
-        self._in_memory(op, state, op.items)
+        tensors = {
+            word: place for word in op.items
+            if word >= 0 and isinstance(place := state[word], LocalTensor)
+        }  # fmt: skip
+        self._in_memory(op, state, [word for word in op.items if word not in tensors])
         if state[dst] is not MEMORY:
             self._empty(op, state, dst)
         for register, group in state.groups():
             if group.refers_to(dst):
                 self._to_memory(op, state, register)
-        self._emit(f"if (RARE(s->call_native(a, fp, code + {op.position}) < 0)) "
-                   f"{self._leave(op, 'E', state)}")
+        if tensors:
+            self._call_local(op, state, tensors)
+        else:
+            self._emit(f"if (RARE(s->call_native(a, fp, code + {op.position}) < 0)) "
+                       f"{self._leave(op, 'E', state)}")
         state[dst] = MEMORY
         self._poll(op, state)
+
+    def _call_local(self, op: Op, state: State, tensors: Mapping[int, LocalTensor]) -> None:
+        """A call of which some operands are tensors without arrays."""
+        passed = [f"&{tensors[word].name}" if word in tensors else "0" for word in op.items]
+        nbytes = sum(tensors[word].nbytes for word in op.items if word in tensors)
+        status = self._local("answer", "int")
+        self._emit(f"{{ RvmLocalTensor *const locals[] = {{{', '.join(passed)}}};")
+        self._emit(f"{status} = s->call_local(a, fp, code + {op.position}, locals, {nbytes}); }}")
+        self._emit(f"if (RARE({status} != 0)) {{ if ({status} > 0) {self._leave(op, 'X', state)} "
+                   f"{self._leave(op, 'E', state)} }}")
 
     def _as_scalar(self, state: State, word: int) -> str | None:
         """An operand as the fields of an RvmScalar; None if it is not known to be one."""

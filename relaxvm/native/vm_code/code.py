@@ -9,7 +9,10 @@ from typing import Final
 from ...core._code import Image
 from ...core.operations import BY_CODE, OperandKind, Operation
 
-__all__ = ["ENDING", "FunctionCode", "Op", "block_starts", "live_registers", "written_registers"]
+__all__ = [
+    "ENDING", "FunctionCode", "Op", "block_starts", "live_registers", "read_registers",
+    "written_registers",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +142,7 @@ def live_registers(code: FunctionCode) -> dict[int, int]:
                     target = op.target(name)
                     before |= live.get(target, everything)
             before &= ~written_registers(op)
-            before |= _read(op)
+            before |= read_registers(op)
             if live[op.position] != before:
                 live[op.position] = before
                 changed = True
@@ -169,7 +172,8 @@ def written_registers(op: Op) -> int:
     return _bits(op.words[o.name] for o in op.operation.operands if o.kind in kinds)
 
 
-def _read(op: Op) -> int:
+def read_registers(op: Op) -> int:
+    """The registers that are operands of an operation, as bits."""
     values = [op.words[o.name] for o in op.operation.operands if o.kind is OperandKind.VALUE]
     tail = op.operation.tail
     if tail is not None and tail.kind is OperandKind.VALUE:

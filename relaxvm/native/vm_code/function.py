@@ -73,6 +73,7 @@ class FunctionWriter(
             f"const int64_t *const code, int64_t at{numbers}) {{",
             "    const RvmServices *const s = a->services;",
             *declared,
+            *(f"    {tensor.declaration}" for tensor in self._local_tensors.values()),
             "    int status;",
             *(f"    i{p} = n{p};" for p in self.signature.numbers),
             "    switch (at) {",

@@ -13,6 +13,7 @@ from ..functions import addresses_of
 from ..toolchain import compile_c, compiler, for_this_machine, why_no_compiler
 from .chains import MIN_STEPS, find_chains
 from .code import FunctionCode
+from .local_tensors import find_local_tensors
 from .source import source_of
 
 __all__ = ["MAX_OPS", "NativeProgram", "compile_program"]
@@ -23,6 +24,8 @@ ENTRY_COST: Final = 9
 """Nanoseconds to enter native code; functions that gain less run as bytecode."""
 STEP_GAIN: Final = 10
 """Nanoseconds that an operation of a chain of kernels gains."""
+TENSOR_GAIN: Final = 10
+"""Nanoseconds that a tensor without an array gains."""
 _MANY_OPS: Final = 1_000
 """More are compiled with fewer optimizations, which takes half of the time."""
 _NAME: Final = "program"
@@ -105,7 +108,7 @@ def _gaining(image: Image, indices: Iterable[int]) -> Iterator[int]:
     left = MAX_OPS
     for index in indices:
         code = FunctionCode(image, index)
-        gain = code.gain
+        gain = code.gain + TENSOR_GAIN * len(find_local_tensors(code))
         if gain <= ENTRY_COST and code.num_ufuncs >= MIN_STEPS and len(code.ops) <= left:
             left -= len(code.ops)
             gain += STEP_GAIN * sum(len(chain.steps) for chain in find_chains(code).values())

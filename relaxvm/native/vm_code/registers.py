@@ -13,6 +13,7 @@ from typing import Final
 
 from .chains import find_chains
 from .code import FunctionCode, Op, block_starts, live_registers
+from .local_tensors import LocalTensor, find_local_tensors
 from .states import EMPTY, MEMORY, Group, Heap, Item, ItemKind, Place, Scalar, State
 
 __all__ = [
@@ -97,6 +98,7 @@ class RegisterWriter:
         self._is_loop = any(op.target("distance") == 0 for op in code.ops if op.name == "goto_back")
         self._live = live_registers(code)
         self._chains = find_chains(code)
+        self._local_tensors = find_local_tensors(code)
         self._into: dict[int, State] = {}
         self._lines: list[str] = []
         self._locals: dict[str, str] = {}
@@ -167,6 +169,8 @@ class RegisterWriter:
             yield (f"{{ const int64_t slots[] = {{{slots}}}; "
                    f"if (!({cell} = s->heap_from(code[{place.site}], slots, {place.slots}))) "
                    f"{bad} }}")
+        elif isinstance(place, LocalTensor):
+            yield place.stored(cell, bad)
         elif isinstance(place, Group):
             yield f"if (!({cell} = {self._object_of(place)})) {bad}"
             for name in place.owned():

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from .local_tensors import LocalTensor
+
 __all__ = [
     "EMPTY", "MEMORY", "Group", "Heap", "Item", "ItemKind", "Place", "Scalar", "State", "join",
 ]  # fmt: skip
@@ -117,7 +119,7 @@ class Group:
         return Group(self.function, tuple(map(replaced, self.items)))
 
 
-Place = _Cell | Scalar | Heap | Group
+Place = _Cell | Scalar | Heap | Group | LocalTensor
 class State(dict[int, Place]):
     """The places of all registers by number.
 
@@ -147,7 +149,8 @@ class State(dict[int, Place]):
 def join(old: State | None, new: State, live: int) -> State:
     """The places where paths meet.
 
-    A group does not outlive the path that has made it.  What nobody reads is left behind.
+    A group or tensor without an object does not outlive the path that has made it.  What nobody
+    reads is left behind.
 
     Args:
         old: the places on the paths so far; None for the first one.
@@ -163,6 +166,6 @@ def join(old: State | None, new: State, live: int) -> State:
 def _joined(old: Place | None, new: Place, is_live: bool) -> Place:
     if not is_live:
         return MEMORY if old is MEMORY or new is MEMORY else EMPTY
-    if isinstance(new, Group):
+    if isinstance(new, (Group, LocalTensor)):
         return MEMORY
     return new if old is None or old == new else MEMORY

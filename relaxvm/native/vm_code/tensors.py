@@ -75,6 +75,12 @@ class MemoryWriter(RegisterWriter):
 
     def _op_alloc_static(self, op: Op, state: State) -> None:
         self._empty(op, state, op["storage"])
+        tensor = self._local_tensors.get(op.position)
+        if tensor is not None:
+            self._empty(op, state, op["dst"])
+            self._emit(tensor.made)
+            state[op["dst"]] = tensor
+            return
         made = f"s->alloc_static(code + {op.position})"
         self._set_made(op, state, op["dst"], made, self._fallback(op, state))
 
