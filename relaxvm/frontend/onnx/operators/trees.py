@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -32,15 +31,24 @@ _BY_NUMBER: Final = (*[f"BRANCH_{name}" for name in ("LEQ", "LT", "GTE", "GT", "
                      "MEMBER")  # fmt: skip
 
 
+_MOST_FEATURES: Final = (1 << 31) - 1
+
+
 class _Nodes:
-    """The table of nodes that the kernel takes, while it grows."""
+    """The table of nodes that the kernel takes, while it grows.
+
+    Attributes:
+        thresholds, features, modes: of each node; of leaves 0, 0 and `LEAF`.
+        branches: the nodes that follow; a leaf follows itself.
+        leaves: triples of a leaf, a target and a weight.
+    """
 
     def __init__(self) -> None:
-        self.thresholds: list[float] = []
-        self.features: list[int] = []
-        self.modes: list[int] = []
-        self.branches: list[list[int]] = []
-        self.leaves: dict[int, list[tuple[int, float]]] = defaultdict(list)
+        self.thresholds: Any = []
+        self.features: Any = []
+        self.modes: Any = []
+        self.branches: Any = []
+        self.leaves: Any = []
 
     def leaf(self) -> int:
         """A new leaf; its number."""
@@ -59,6 +67,19 @@ class _Nodes:
         self.branches.append([len(self.branches)] * 2)
         return len(self.modes) - 1
 
+    def weights_of_one_target(self) -> None:
+        """Let all weights count for the first target."""
+        places, _, weights = self._columns()
+        self.leaves = (places, np.zeros_like(places), weights)
+
+    def _columns(self) -> Any:
+        return self.leaves if isinstance(self.leaves, tuple) else tuple(
+            np.array(column, kind) for column, kind in zip(
+                zip(*self.leaves, strict=True) if self.leaves else ((), (), ()),
+                (np.int64, np.int64, np.float64), strict=True,
+            )
+        )  # fmt: skip
+
     def connect(self, at: int, mode: str, if_true: int, if_false: int) -> None:
         """Set the branches of a node."""
         swaps = _COMPARISONS[mode][1]
@@ -72,20 +93,25 @@ class _Nodes:
         if aggregate not in ("SUM", "AVERAGE", "MIN", "MAX"):
             raise Problem(f"aggregate_function: expected SUM, AVERAGE, MIN or MAX, got {aggregate}")
         dtype = np.dtype(x.dtype)
-        leaves = [self.leaves.get(i, []) for i in range(len(self.modes))]
-        flat = [pair for each in leaves for pair in each]
-        wrong = [target for target, _ in flat if not 0 <= target < count]
-        if wrong:
+        places, targets, weights = self._columns()
+        order = np.argsort(places, kind="stable")
+        places, targets, weights = places[order], targets[order], weights[order]
+        wrong = targets[(targets < 0) | (targets >= count)]
+        if len(wrong):
             raise Problem(f"expected targets below {count}, got {wrong[0]}")
+        features = np.array(self.features, np.int64)
+        far = features[(features < 0) | (features > _MOST_FEATURES)]
+        if len(far):
+            raise Problem(f"expected numbers of features up to {_MOST_FEATURES}, got {far[0]}")
         tables: list[NDArray[Any]] = [
             np.array(self.thresholds, dtype),
-            np.array(self.features, np.int32),
+            features.astype(np.int32),
             np.array(self.modes, np.int8),
             np.array(self.branches, np.int32).reshape(-1, 2),
             np.array(roots, np.int32),
-            np.concatenate([[0], np.cumsum([len(each) for each in leaves])]).astype(np.int32),
-            np.array([target for target, _ in flat], np.int32),
-            np.array([weight for _, weight in flat], dtype),
+            np.searchsorted(places, np.arange(len(self.modes) + 1)).astype(np.int32),
+            targets.astype(np.int32),
+            weights.astype(dtype),
         ]
         rows = dims_of(g, x, 2, "X")[0]
         ty = TensorType((rows, int_imm(count)), x.dtype)
@@ -93,6 +119,11 @@ class _Nodes:
 
     def _check(self, roots: Sequence[int]) -> None:
         """Refuse nodes that form a cycle, or have two parents in a tree, which would take time."""
+        modes = np.array(self.modes, np.int8)
+        followers = np.array(self.branches, np.int64).reshape(-1, 2)[modes != LEAF].reshape(-1)
+        inner = np.concatenate([followers[modes[followers] != LEAF], np.array(roots, np.int64)])
+        if np.bincount(inner, minlength=1).max() < 2:
+            return  # no node follows two others, and none leads back to a root
         for root in roots:
             waiting, seen = [root], {root}
             while waiting:
@@ -125,34 +156,71 @@ def _listed(
 ) -> tuple[_Nodes, list[int]]:  # fmt: skip
     """The table of nodes of the older operators, and the roots."""
     count = len(modes)
-    lists = (falses, features, node_ids, tree_ids, trues, values, missing or [0] * count)
+    missing = missing or [0] * count
+    lists = (falses, features, node_ids, tree_ids, trues, values, missing)
     if any(len(each) != count for each in lists):
         raise Problem(f"expected {count} numbers for the nodes, as nodes_modes has")
     if not len(leaf_nodes) == len(leaf_trees) == len(leaf_ids) == len(weights):
         raise Problem("expected equally many numbers for the leaves")
+    kinds = {mode: number for number, mode in enumerate(("LEAF", *_COMPARISONS))}
+    unknown = next((mode for mode in modes if mode not in kinds), None)
+    if unknown is not None:
+        raise Problem(f"nodes_modes: {unknown!r} is not a mode")
+    kind = np.array([kinds[mode] for mode in modes], np.int64)
+    comparisons = np.array([LEAF, *[code for code, _ in _COMPARISONS.values()]])
+    swaps = np.array([False, *[swap for _, swap in _COMPARISONS.values()]])[kind]
+    is_leaf = kind == 0
     nodes = _Nodes()
-    places: dict[tuple[int, int], int] = {}
-    roots: dict[int, int] = {}
-    missing = missing or [0] * count
-    for i, mode in enumerate(modes):
-        if mode != "LEAF" and mode not in _COMPARISONS:
-            raise Problem(f"nodes_modes: {mode!r} is not a mode")
-        at = nodes.leaf() if mode == "LEAF" else nodes.node(
-            mode, values[i], features[i], bool(missing[i])
-        )  # fmt: skip
-        places[tree_ids[i], node_ids[i]] = at
-        roots.setdefault(tree_ids[i], at)
-    for i, mode in enumerate(modes):
-        if mode != "LEAF":
-            ends = [places.get((tree_ids[i], each[i])) for each in (trues, falses)]
-            if ends[0] is None or ends[1] is None:
-                raise Problem(f"node {node_ids[i]} of tree {tree_ids[i]} leads to no node")
-            nodes.connect(places[tree_ids[i], node_ids[i]], mode, ends[0], ends[1])
-    for tree, node, target, weight in zip(leaf_trees, leaf_nodes, leaf_ids, weights, strict=True):
-        if (tree, node) not in places:
-            raise Problem(f"there is no node {node} of tree {tree}")
-        nodes.leaves[places[tree, node]].append((target, weight))
-    return nodes, list(roots.values())
+    nodes.thresholds = np.where(is_leaf, 0.0, np.array(values, np.float64))
+    nodes.features = np.where(is_leaf, 0, np.array(features, np.int64))
+    passes = (np.array(missing, np.int64) != 0) != swaps
+    nodes.modes = np.where(is_leaf, LEAF, comparisons[kind] + IF_MISSING * passes)
+    find = _finder(tree_ids, node_ids)
+    trees = np.array(tree_ids, np.int64)
+    own = np.arange(count)
+    ends = []
+    for followers in (trues, falses):
+        places = np.where(is_leaf, own, find(trees, np.array(followers, np.int64)))
+        ends.append(places)
+    lost = np.flatnonzero((ends[0] < 0) | (ends[1] < 0))
+    if len(lost):
+        at = lost[0]
+        raise Problem(f"node {node_ids[at]} of tree {tree_ids[at]} leads to no node")
+    if_true, if_false = ends
+    nodes.branches = np.stack(
+        [np.where(swaps, if_false, if_true), np.where(swaps, if_true, if_false)], 1
+    )
+    of_leaves = find(np.array(leaf_trees, np.int64), np.array(leaf_nodes, np.int64))
+    lost = np.flatnonzero(of_leaves < 0)
+    if len(lost):
+        raise Problem(f"there is no node {leaf_nodes[lost[0]]} of tree {leaf_trees[lost[0]]}")
+    nodes.leaves = of_leaves, np.array(leaf_ids, np.int64), np.array(weights, np.float64)
+    _, roots = np.unique(trees, return_index=True)
+    return nodes, sorted(roots.tolist())
+
+
+def _finder(
+    tree_ids: list[int], node_ids: list[int]
+) -> Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]:
+    """A function that returns the places of nodes, by the numbers of tree and node; -1 where there
+    is none.  Of several nodes of the same numbers, it is the last."""
+    trees, of_tree = np.unique(np.array(tree_ids, np.int64), return_inverse=True)
+    names, of_node = np.unique(np.array(node_ids, np.int64), return_inverse=True)
+    keys = of_tree * max(1, len(names)) + of_node
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
+
+    def find(tree: NDArray[Any], node: NDArray[Any]) -> NDArray[Any]:
+        if not len(keys):
+            return np.full(tree.shape, -1)
+        row = np.searchsorted(trees, tree).clip(max=len(trees) - 1)
+        column = np.searchsorted(names, node).clip(max=len(names) - 1)
+        wanted = row * len(names) + column
+        last = (np.searchsorted(ordered, wanted, "right") - 1).clip(min=0)
+        is_there = (trees[row] == tree) & (names[column] == node) & (ordered[last] == wanted)
+        return np.where(is_there, order[last], -1)
+
+    return find
 
 
 @onnx("TreeEnsembleRegressor", since=1, domain=ML)
@@ -247,8 +315,7 @@ def tree_ensemble_classifier(
     count = len(classlabels_int64s or classlabels_strings or ())
     is_binary = count == 2 and len(set(class_ids)) == 1
     if is_binary:  # one score stands for both classes
-        for leaf, pairs in nodes.leaves.items():
-            nodes.leaves[leaf] = [(0, weight) for _, weight in pairs]
+        nodes.weights_of_one_target()
     columns = 1 if is_binary else max(count, 1)
     scores = nodes.run(g, x, roots, "SUM", columns)
     base = _numbers(base_values, base_values_as_tensor, 0)
@@ -292,7 +359,7 @@ def tree_ensemble(
     leaves = []
     for target, weight in zip(leaf_targetids, leaf_weights.reshape(-1).tolist(), strict=True):
         leaves.append(nodes.leaf())
-        nodes.leaves[leaves[-1]].append((target, weight))
+        nodes.leaves.append((leaves[-1], target, weight))
     sets = _members(membership_values)
     chains: list[list[int]] = []
     for i, mode in enumerate(modes):
