@@ -63,15 +63,15 @@ class Windows:
         count = []
         for i, length in enumerate(image):
             room = length + self.padding[i] + self.padding[axes + i] - self.reach(i)
-            if room < 0:
-                raise WrongValue(
-                    f"expected windows that fit the padded image, got a window of "
-                    f"{self.reach(i)} for {room + self.reach(i)}"
-                )
             steps = room // self.strides[i]
             if ceil_mode and room % self.strides[i]:
                 # One more, unless it begins in the padding after the image.
                 steps += (steps + 1) * self.strides[i] < length + self.padding[i]
+            if steps < 0:
+                raise WrongValue(
+                    f"expected windows that fit the padded image, got a window of "
+                    f"{self.reach(i)} for {room + self.reach(i)}"
+                )
             count.append(steps + 1)
         self.count = tuple(count)
 

@@ -535,13 +535,17 @@ nn.max_pool2d(f(1, 3, m, 9), 3, 2, 1, ceil_mode=True) |
     R.Tensor((1, 3, m // 2 + 1, 5), "float32")
 # A window that would begin in the padding behind is none.
 nn.max_pool2d(f(1, 1, 4, 4), 2, 3, 1, ceil_mode=True) | R.Tensor((1, 1, 2, 2), "float32")
+# The only window begins on the image, and reaches beyond the padding.
+nn.max_pool2d(f(1, 1, 2, 2), 3, 2, ceil_mode=True) | R.Tensor((1, 1, 1, 1), "float32")
 """,
     """
 nn.max_pool2d(f(8, 9, 3), 2) | ValueError: relax.nn.max_pool2d: data: expected a tensor of layout
 nn.max_pool2d(f(1, 1, 2, 2), 3) | ValueError: relax.nn.max_pool2d: no window fits along H
+nn.max_pool2d(f(1, 1, 2, 2), 5, 2, ceil_mode=True) | ValueError: relax.nn.max_pool2d: no window
 """,
     """
 nn.max_pool2d(x(1, 2, 5, 6), (2, 3), 2, (1, 0), ceil_mode=True)
+nn.max_pool2d(x(1, 2, 2, 3), 3, 2, ceil_mode=True)
 nn.max_pool2d(x(1, 1, 4, 4), 2, 3, 1, ceil_mode=True)
 nn.max_pool2d(x(2, 2, 4, 5), 2, (1, 2), (1, 0, 0, 1), (2, 1), True)
 nn.max_pool2d(x(1, 1, 5, 5), 1, 3, 0)
@@ -562,6 +566,7 @@ nn.avg_pool2d(f(1, 1, 2, 2), 3) | ValueError: relax.nn.avg_pool2d: no window fit
 """,
     """
 nn.avg_pool2d(x(1, 1, 4, 4), 2, 3, 1, ceil_mode=True)
+nn.avg_pool2d(x(1, 2, 2, 3), 3, 2, ceil_mode=True)
 nn.avg_pool2d(x(1, 4, 6, 2), 2, 2, layout="NHWC")
 nn.avg_pool2d(x(2, 2, 4, 5), 2, (1, 2), (1, 0, 0, 1), (2, 1), True)
 nn.avg_pool2d(x(2, 2, 4, 5), 2, 1, 1, ceil_mode=False, count_include_pad=True)

@@ -107,17 +107,18 @@ def windows(
     """
     reach = (size - 1) * dilation + 1
     room = simplify(length + sum(padding) - reach)
-    if isinstance(room, IntImm) and room.value < 0:
+    count = room // stride + 1
+    if ceil_mode:
+        count = (room + (stride - 1)) // stride + 1
+        if not (isinstance(reach, int) and stride <= reach - padding[1]):
+            count = prim.minimum(count, (length + (padding[0] + stride - 1)) // stride)
+    count = simplify(count)
+    if isinstance(count, IntImm) and count.value < 1:
         raise IllValued(
             f"no window fits along {axis}: it is {simplify(reach + 0 * length)} long, the padded "
             f"data {simplify(length + sum(padding))}"
         )
-    if not ceil_mode:
-        return simplify(room // stride + 1)
-    count = (room + (stride - 1)) // stride + 1
-    if not (isinstance(reach, int) and stride <= reach - padding[1]):
-        count = prim.minimum(count, (length + (padding[0] + stride - 1)) // stride)
-    return simplify(count)
+    return count
 
 
 def pooled(
