@@ -242,6 +242,37 @@ def test_scanned_tensors_have_one_length() -> None:
         run(model, f32(1, 2), f32(3, 4, 5))
 
 
+@pytest.mark.parametrize("backward", [0, 1])
+@pytest.mark.parametrize("dims", [["b", "t", 2], [3, 4, 2], None])
+def test_scan_of_sequences_of_different_lengths(backward: int, dims: Any) -> None:
+    """Of version 8, with a batch: zeros follow what is collected of shorter sequences."""
+    body = graph_of(
+        [node("Add", "s e", "t"), node("Mul", "e t", "each")],
+        {"s": (FLOAT, [2]), "e": (FLOAT, [2])}, "t each",
+    )  # fmt: skip
+    scan = node("Scan", "lengths start x", "last all", body=body, num_scan_inputs=1,
+                directions=[backward])  # fmt: skip
+    inputs: Any = {"lengths": (INT64, ["b"]), "start": (FLOAT, ["b", 2]), "x": (FLOAT, dims)}
+    model = model_of([scan], inputs, ["last", "all"], opset=8)
+    start, x = np.ones((3, 2), "f4"), np.arange(24, dtype="f4").reshape(3, 4, 2)
+    if dims is None:
+        with pytest.raises(RelaxVMError, match="expected scanned tensors of known rank"):
+            from_onnx(model)
+        return
+    lengths = [3, 0, 4]
+    last, collected = run(model, i64(lengths), start, x)
+    want = np.zeros_like(x)
+    for i, count in enumerate(lengths):
+        total = start[i]
+        for at, element in enumerate(x[i, :count][:: -1 if backward else 1]):
+            total = total + element
+            want[i, at] = element * total
+        np.testing.assert_allclose(last[i], total)
+    np.testing.assert_allclose(collected, want)
+    with pytest.raises(ValueError, match="sequence_lens: expected a number from 0 to 4, got 5"):
+        run(model, i64([1, 5, 1]), start, x)
+
+
 # Conditionals
 
 

@@ -25,6 +25,7 @@ from ...common.values import (
     Opaque,
     SequenceKind,
     Value,
+    as_expr,
     closed,
     elements_of,
     joined,
@@ -276,6 +277,22 @@ def _length(g: Graph, scanned: list[Value], axes: list[int]) -> Value:
     return Value(g.expr(g.value(found) or Value(known=found)))
 
 
+def _first(g: Graph, x: Value, count: Any) -> Value:
+    """The first elements of a sequence."""
+    dims = None if x.dims is None else [as_expr(count), *x.dims[1:]]
+    ty = TensorType.of(dims, x.dtype, ndim=x.ndim)
+    return Value(g.run("strided_slice", [x, (0,), (0,), (count,), None], ty, x.dtype or "?"))
+
+
+def _filled(g: Graph, x: Value, length: Any) -> Value:
+    """A sequence with zeros behind it, up to a length."""
+    dims = x.dims if x.ndim < 0 else g.named_dims(x, x.ndim)
+    if dims is None:
+        raise Problem("sequence_lens: expected outputs of known rank")
+    rest = g.op("zeros", (length - dims[0], *dims[1:]), x.dtype)
+    return Value(g.op("concat", [x, Value(rest)], 0))
+
+
 @onnx("Scan", since=8)
 def scan_batches(
     g: Graph,
@@ -285,9 +302,7 @@ def scan_batches(
     num_scan_inputs: int,
     directions: list[int] | None = None,
 ) -> Any:
-    """Scan for each element of a batch."""
-    if lengths is not None:
-        raise Problem("sequence_lens: sequences of different lengths are not supported")
+    """Scan for each element of a batch; zeros follow what is collected of shorter sequences."""
     split = len(values) - num_scan_inputs
     batch = _length(g, inputs := list(values), [0] * len(values))
     chains = Chains(g, len(body.output))
@@ -295,10 +310,21 @@ def scan_batches(
     def step(state: list[Value]) -> list[Value]:
         i, *rest = state
         elements = [Value(g.op("take", x, i, 0)) for x in inputs]
+        longest: Any = None
+        if lengths is not None:
+            longest = (g.named_dims(elements[split], elements[split].ndim) or (None,))[0]
+            if longest is None:
+                raise Problem("sequence_lens: expected tensors with an axis to scan")
+            length = Value(g.op("take", lengths, i, 0))
+            g.builtin("int_within", [length, 0, longest, "sequence_lens"])
+            (count,) = g.elements(length, 1, "sequence_lens")
+            elements[split:] = [_first(g, x, count) for x in elements[split:]]
         results = scan(
             g, *elements, body=body, num_scan_inputs=num_scan_inputs,
             scan_input_directions=directions,
         )  # fmt: skip
+        if longest is not None:
+            results = (*results[:split], *[_filled(g, x, longest) for x in results[split:]])
         return [_next(g, i), *chains.added(rest, results)]
 
     final = repeated(
