@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from relaxvm import Shape
 from relaxvm.errors import RelaxVMError
 from relaxvm.kernels import _table
 from relaxvm.kernels.blocks import BLOCK
@@ -126,6 +127,12 @@ def gru_blocks(of: Hostile) -> list[Any]:
             of.some(False, True), of.tensor(steps, *state), of.tensor(*state)]  # fmt: skip
 
 
+def permute_dims(of: Hostile) -> list[Any]:
+    shape = [of.some(5, 1, 18) for _ in range(3)]
+    axes = [int(axis) for axis in of.rng.permutation(3)]
+    return [of.tensor(*shape), Shape(axes), of.tensor(*[shape[axis] for axis in axes])]
+
+
 def softmax_rows(of: Hostile) -> list[Any]:
     shape = of.some(5, 1), of.some(30, 1, 64)
     return [of.tensor(*shape), of.some(1.0, 0.5, -2.0), of.tensor(*shape)]
@@ -225,6 +232,7 @@ MAKERS: dict[str, Callable[[Hostile], list[Any]]] = {
     "nn.max_pool2d_blocks": pool(1),
     "nn.softmax_rows": softmax_rows,
     "nn.to_blocks": to_blocks,
+    "permute_dims": permute_dims,
 }
 """Makes arguments that fit, for each kernel."""
 

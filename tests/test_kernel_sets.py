@@ -381,6 +381,34 @@ def test_layers_that_do_not_fit_are_refused(fault: str, which: str) -> None:
     assert {*args[-1].flat} <= {7}
 
 
+# Transposes
+
+
+@pytest.mark.parametrize("which", SETS)
+def test_transposes(which: str) -> None:
+    """Axes in any order, of lengths beside those of blocks, and of each data type of 4 bytes."""
+    run = of_set("permute_dims", which)
+    for seed in range(120):
+        rng = np.random.default_rng(seed)
+        ndim = int(rng.integers(0, 6))
+        shape = [int(n) for n in rng.choice([1, 2, 3, 4, 5, 15, 16, 17, 33], ndim)]
+        while np.prod(shape) > 1 << 16:
+            shape[int(np.argmax(shape))] = 2
+        axes = [int(axis) for axis in rng.permutation(ndim)]
+        dtype = ["float32", "int32", "uint32"][seed % 3]
+        x = rng.integers(0, 1 << 31, shape).astype(dtype)
+        out = np.zeros([shape[axis] for axis in axes], dtype)
+        run(x, relaxvm.Shape(axes), out)
+        np.testing.assert_array_equal(out, x.transpose(axes), err_msg=str(seed))
+    x = np.arange(12, dtype="f4").reshape(3, 4)
+    for args in ((x, relaxvm.Shape([0, 0]), np.zeros((3, 3), "f4")),
+                 (x, relaxvm.Shape([1, 0]), np.zeros((3, 4), "f4")),
+                 (x, relaxvm.Shape([1, 0]), x.reshape(4, 3)),
+                 (x.astype("f8"), relaxvm.Shape([1, 0]), np.zeros((4, 3)))):  # fmt: skip
+        with pytest.raises(RuntimeError, match="refused"):
+            run(*args)
+
+
 # Long short-term memory
 
 
