@@ -187,12 +187,14 @@ def export(decoder: Decoder, path: str) -> None:
     size = shape.width // shape.heads
     caches = [torch.zeros(1, shape.kept_heads, 3, size) for _ in range(2 * shape.layers)]
     names = [f"{kind}_{i}" for i in range(shape.layers) for kind in ("keys", "values")]
+    # One name for the lengths of all caches: then their sums are equal, too.
+    past = torch.export.Dim("past", min=0, max=shape.length)
     torch.onnx.export(
         WithCaches(decoder), (tokens, positions + 3, caches), f"{path}.onnx",
         input_names=["tokens", "positions", *names],
         output_names=["logits", *[f"new_{name}" for name in names]],
         dynamic_shapes={"tokens": {1: torch.export.Dim.DYNAMIC},
                         "positions": {0: torch.export.Dim.DYNAMIC},
-                        "caches": [{2: torch.export.Dim.DYNAMIC}] * len(caches)},
+                        "caches": [{2: past}] * len(caches)},
         external_data=False, verbose=False,
     )  # fmt: skip

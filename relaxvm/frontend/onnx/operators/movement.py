@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -17,6 +18,7 @@ from ....ir import (
     Var,
     int_imm,
 )
+from ....ir.arith import prove_equal
 from ...common.values import Value, as_expr, elements_of
 from ..graph import Graph, Problem
 from ..registry import onnx
@@ -362,7 +364,11 @@ def expand(g: Graph, x: Value, shape: Value) -> Expr:
     dtype = x.dtype
     if dtype is None or dtype == "str":
         raise Problem("the data type is not supported")
-    # The sum with zeros broadcasts in both directions; numbers stay as they are, -0.0 included.
+    wide = _broadcast(x.dims, dims) if isinstance(dims, list) and x.dims is not None else None
+    if wide is not None:
+        return g.op("broadcast_to", x, wide)
+    # Where the shapes do not say which of them is broadcast, a choice between x and x decides it
+    # when the model runs; numbers stay as they are, -0.0 included.
     if isinstance(dims, list):
         zeros = g.op("zeros", dims, "bool")
     else:
@@ -371,6 +377,22 @@ def expand(g: Graph, x: Value, shape: Value) -> Expr:
         args = [dims]
         zeros = g.emit(_zeros_of(g, args[0], ty))
     return g.op("where", zeros, x, x)
+
+
+def _broadcast(old: Sequence[Expr], dims: Sequence[Any]) -> list[Any] | None:
+    """The dimensions of what is broadcast in both directions; None where they are not known."""
+    count = max(len(old), len(dims))
+    found = []
+    for a, b in zip(
+        [1] * (count - len(old)) + [*old], [1] * (count - len(dims)) + [*dims], strict=True
+    ):
+        if prove_equal(as_expr(b), as_expr(1)):
+            found.append(a)
+        elif prove_equal(as_expr(a), as_expr(1)) or prove_equal(as_expr(a), as_expr(b)):
+            found.append(b)
+        else:
+            return None
+    return found
 
 
 def _zeros_of(g: Graph, shape: Any, ty: TensorType) -> Expr:
