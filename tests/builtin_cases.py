@@ -88,6 +88,18 @@ CASES: dict[str, str] = {
 (3, "count", f32(1)) | TypeError: state_open: ctx: expected the VM state
 (vm, "count", 3) | TypeError: state_open: initial
 """,
+    "relaxvm.builtin.cache_open": """
+(vm, "k", f32(1), 0) | f32(1) | got is a[0].state["k"] and got is not a[2]
+(3, "k", f32(1), 0) | TypeError: cache_open: ctx: expected the VM state
+(vm, "k", 3, 0) | TypeError: cache_open: initial
+(vm, "k", f32(1), 1) | ValueError: cache_open: axis: expected one of
+""",
+    "relaxvm.builtin.cache_extend": """
+(vm, "k", f32(1), 0) | f32(1) | got is a[0].state["k"] and got is not a[2]
+(3, "k", f32(1), 0) | TypeError: cache_extend: ctx: expected the VM state
+(vm, "k", 3, 0) | TypeError: cache_extend: new
+(vm, "k", f32(1), -2) | ValueError: cache_extend: axis: expected one of
+""",
     "relaxvm.builtin.put": """
 (f32(1, 2, 3), f32(7), (0, 1, 3, 1), ()) | f32(1, 7, 7) | got is a[0]
 (zeros(2, 2), ones(2), (1, -1, 0, 0), ()) | any | got.tolist() == [[0, 1], [0, 1]]

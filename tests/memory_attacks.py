@@ -470,6 +470,8 @@ BUILTINS: dict[str, list[Any]] = {
     "vm.builtin.check_tensor_info": [lambda: (row(), 2, np.dtype("f4"), "")],
     "relaxvm.builtin.state_write": [lambda: (VM, "x", row())],
     "relaxvm.builtin.state_open": [lambda: (VM, "x", row())],
+    "relaxvm.builtin.cache_open": [lambda: (VM, "x", row(), 0)],
+    "relaxvm.builtin.cache_extend": [lambda: (VM, "x", row(), 0)],
     "relaxvm.builtin.unshared": [lambda: (both := row(), (both,))],
     "relaxvm.builtin.complex_from": [lambda: (np.ones((MIB, 2), "f4"),)],
     "vm.builtin.read_if_cond": [lambda: (np.ones(8 * MIB, "bool"),)],

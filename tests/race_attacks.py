@@ -204,6 +204,8 @@ CALLS: dict[str, list[Any]] = {
     "relaxvm.builtin.state_read": [lambda: [VM, "x", rows()]],
     "relaxvm.builtin.state_write": [lambda: [VM, "x", rows()], lambda: [VM, "x", rows().T]],
     "relaxvm.builtin.state_open": [lambda: [VM, "x", rows()]],
+    "relaxvm.builtin.cache_open": [lambda: [VM, "x", rows(), 0]],
+    "relaxvm.builtin.cache_extend": [lambda: [VM, "x", rows(), 0]],
     "relaxvm.builtin.put": [
         lambda: [rows(), rows(2), (0, 1, 3, 1), ()],
         lambda: [rows(), rows(3), (), (integers(3, "i8", 3),)]],

@@ -470,6 +470,8 @@ BUILTINS: dict[str, list[Make]] = {
         lambda: [VM, relaxvm.Shape([4 * SIZE]), -1, np.dtype("u1"), "global"]],
     "relaxvm.builtin.state_write": [lambda: [VM, "x", x(SIDE * 2, SIDE).T]],
     "relaxvm.builtin.state_open": [lambda: [VM, "x", x(SIDE * 2, SIDE).T]],
+    "relaxvm.builtin.cache_open": [lambda: [VM, "x", x(SIDE * 2, SIDE).T, 0]],
+    "relaxvm.builtin.cache_extend": [lambda: [VM, "x", x(SIDE * 2, SIDE).T, 0]],
     "relaxvm.builtin.unshared": [lambda: [both := x(SIDE * 2, SIDE).T, (both,)]],
     "relaxvm.builtin.complex_from": [lambda: [x(2, SIZE // 2).T]],
     "vm.builtin.to_device": [lambda: [x(SIDE * 2, SIDE).T, 1, 0]],

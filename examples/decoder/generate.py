@@ -17,22 +17,17 @@ import numpy as np
 import relaxvm
 
 
-def with_state(path: str, about: Any) -> Any:
-    """A function from tokens and their positions to logits; the VM keeps the caches."""
+def of_torch(path: str, about: Any) -> Any:
+    """A function from tokens and their positions to logits.  The caches are buffers of the program,
+    which the VM keeps."""
     return relaxvm.VirtualMachine(path).main
 
 
-def with_caches(path: str, about: Any) -> Any:
-    """The same for a model whose caches are inputs and outputs."""
-    vm = relaxvm.VirtualMachine(path)
-    count = len(vm.executable.names_of("main").inputs) - 2
-    caches = [np.zeros((1, about["heads"], 0, about["size"]), "float32") for _ in range(count)]
-
-    def step(tokens: Any, positions: Any) -> Any:
-        logits, *caches[:] = vm.main(tokens, positions, *caches)
-        return logits
-
-    return step
+def of_onnx(path: str, about: Any) -> Any:
+    """The same for a model whose caches are inputs and outputs: the VM keeps them, too."""
+    names = [f"{kind}_{i}" for i in range(about["layers"]) for kind in ("keys", "values")]
+    executable = relaxvm.compile(path, caches={name: f"new_{name}" for name in names})
+    return relaxvm.VirtualMachine(executable).main
 
 
 def generated(step: Any, prompt: list[int], count: int, heat: float = 0.7) -> Iterator[int]:
@@ -55,7 +50,7 @@ def main() -> None:
     path = pathlib.Path(options.model)
     about = json.loads(path.with_suffix(".json").read_text())
     characters = about["characters"]
-    step = (with_caches if path.suffix == ".onnx" else with_state)(str(path), about)
+    step = (of_onnx if path.suffix == ".onnx" else of_torch)(str(path), about)
     prompt = [characters.index(each) for each in options.prompt]
     print(options.prompt, end="", flush=True)
     start = time.perf_counter()

@@ -2,7 +2,7 @@
 
     python examples/decoder/train.py [--steps N]
 
-Writes ``decoder.pt2``, ``decoder.onnx`` and ``decoder.json``: the characters, and sizes of caches.
+Writes ``decoder.pt2``, ``decoder.onnx`` and ``decoder.json``: the characters, and how many layers.
 """
 
 from __future__ import annotations
@@ -55,8 +55,7 @@ def main() -> None:
         if step % 50 == 49:
             print(f"step {step + 1}: {loss.item() / 0.6931:.2f} bits per character", flush=True)
     export(decoder, "decoder")
-    about = {"characters": characters, "heads": shape.kept_heads,
-             "size": shape.width // shape.heads}  # fmt: skip
+    about = {"characters": characters, "layers": shape.layers}
     pathlib.Path("decoder.json").write_text(json.dumps(about))
     print("decoder.pt2, decoder.onnx and decoder.json: written")
 

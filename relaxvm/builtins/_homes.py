@@ -179,6 +179,8 @@ BUILTINS: Final = {
     ),
     "state": (
         "relaxvm.builtin.assign",
+        "relaxvm.builtin.cache_extend",
+        "relaxvm.builtin.cache_open",
         "relaxvm.builtin.put",
         "relaxvm.builtin.state_open",
         "relaxvm.builtin.state_read",

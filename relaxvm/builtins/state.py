@@ -12,7 +12,10 @@ from ..pieces.cut import copied, copy_pieces
 from .arguments import as_array, as_int, as_sequence, as_shape, as_str
 from .registration import OWN_PREFIX, builtin
 
-__all__ = ["assign", "put", "state_open", "state_read", "state_write", "unshared", "within"]
+__all__ = [
+    "Room", "assign", "cache_extend", "cache_open", "put", "state_open", "state_read",
+    "state_write", "unshared", "within",
+]  # fmt: skip
 
 _MOST: Final = (1 << 63) - 1
 """A bound that is none."""
@@ -62,6 +65,117 @@ def state_open(ctx: Any, name: Any, initial: Any) -> NDArray[Any]:
     if not found.flags.writeable:
         raise TypeError(f"vm.state[{key!r}]: the program writes to it, but it is read-only")
     return found
+
+
+@builtin(
+    "cache_open",
+    "ctx: vm, name: str, initial: tensor, axis: int",
+    result="tensor",
+    prefix=OWN_PREFIX,
+)
+def cache_open(ctx: Any, name: Any, initial: Any, axis: Any) -> NDArray[Any]:
+    """Return what the VM keeps under a name, which `cache_extend` makes longer; a copy of `initial`
+    is kept before that if there is nothing.
+
+    Args:
+        axis: the axis whose length may be another one than that of `initial`.
+
+    Raises:
+        TypeError: an argument is of the wrong kind, or the user put a value of another data type or
+            shape into ``vm.state``.
+        ValueError: there is no such axis.
+    """
+    state = _state_of(ctx, "cache_open")
+    key, first = as_str(name, "cache_open: name"), as_array(initial, "cache_open: initial")
+    place = _axis(axis, first, "cache_open")
+    if state.get(key) is None:
+        state[key] = copied(first)
+    return _kept(state, key, first, place, "an array like")
+
+
+@builtin(
+    "cache_extend",
+    "ctx: vm, name: str, new: tensor, axis: int",
+    result="tensor",
+    prefix=OWN_PREFIX,
+)
+def cache_extend(ctx: Any, name: Any, new: Any, axis: Any) -> NDArray[Any]:
+    """Put a tensor behind what the VM keeps under a name, if there is anything, along an axis, and
+    return both together.
+
+    What is there is not copied, as long as there is room behind it, and nothing but this function
+    has put anything there; else both are copied to a place with room for twice as much.  Arrays
+    that were returned before keep their elements, since only the room behind the longest is
+    written to.
+
+    Raises:
+        TypeError: an argument is of the wrong kind, or data types or shapes differ.
+        ValueError: there is no such axis.
+    """
+    state = _state_of(ctx, "cache_extend")
+    key, added = as_str(name, "cache_extend: name"), as_array(new, "cache_extend: new")
+    place = _axis(axis, added, "cache_extend")
+    head: tuple[Any, ...] = (slice(None),) * place
+    old = added[(*head, slice(0))]
+    if state.get(key) is not None:
+        old = _kept(state, key, added, place, "an array to continue with")
+    start, end = old.shape[place], old.shape[place] + added.shape[place]
+    rooms: dict[str, Room] = getattr(ctx, "_rooms", {})
+    room = rooms.get(key)
+    if room is None or not room.continues(old, start, end, place):
+        shape = (*old.shape[:place], max(2 * end, _LEAST_ROOM), *old.shape[place + 1 :])
+        room = rooms[key] = Room(np.empty(shape, old.dtype))
+        copy_pieces(room.buffer[(*head, slice(start))], old)
+    copy_pieces(room.buffer[(*head, slice(start, end))], added)
+    room.used = end
+    found: NDArray[Any] = room.buffer[(*head, slice(end))]
+    state[key] = found
+    return found
+
+
+class Room:
+    """An array that is longer than what is kept in it, and how much of it was ever used."""
+
+    __slots__ = "buffer", "used"
+
+    def __init__(self, buffer: NDArray[Any]) -> None:
+        self.buffer = buffer
+        self.used = 0
+
+    def continues(self, old: NDArray[Any], start: int, end: int, axis: int) -> bool:
+        """Whether an array of the length `start` is all that was ever used, and there is room up to
+        `end`."""
+        buffer = self.buffer
+        shape = (*old.shape[:axis], buffer.shape[axis], *old.shape[axis + 1 :])
+        is_start = (
+            old.base is buffer and old.strides == buffer.strides and shape == buffer.shape
+            and old.__array_interface__["data"] == buffer.__array_interface__["data"]
+        )  # fmt: skip
+        return is_start and self.used == start and end <= buffer.shape[axis]
+
+
+_LEAST_ROOM: Final = 16
+
+
+def _axis(axis: Any, array: NDArray[Any], subject: str) -> int:
+    found = as_int(axis, f"{subject}: axis")
+    if not -array.ndim <= found < array.ndim:
+        raise ValueError(f"{subject}: axis: expected one of {describe(array)}, got {found}")
+    return found % array.ndim
+
+
+def _kept(
+    state: dict[str, NDArray[Any]], key: str, like: NDArray[Any], axis: int, what: str
+) -> NDArray[Any]:
+    """What is kept; its data type and shape are those of an array, apart from an axis."""
+    found = state.get(key)
+    if isinstance(found, np.ndarray) and found.dtype == like.dtype and found.ndim == like.ndim:
+        shape = [*found.shape]
+        shape[axis] = like.shape[axis]
+        if tuple(shape) == like.shape:
+            return found
+    raise TypeError(f"vm.state[{key!r}]: expected {what} {describe(like)}, apart from the length "
+                    f"of axis {axis}, got {describe(found)}")  # fmt: skip
 
 
 @builtin(

@@ -182,6 +182,7 @@ class VirtualMachine(Machine):
         self._tensors: dict[int, Sequence[Tensors]] = {}
         self._notes: ErrorNotes | None = None
         self._state: dict[str, np.ndarray[Any, Any]] = {}
+        self._rooms: dict[str, Any] = {}  # see relaxvm.builtins.state.cache_extend
         self._saved: dict[str, _Saved] = {}
         self._inputs: dict[str, Held] = {}
         self._outputs: dict[str, Held] = {}

@@ -3,7 +3,8 @@
 onnxruntime looks at the ranks and the fixed dimensions of inputs alone.  relaxvm's program for a
 model also has each symbolic dimension once, which makes it faster, and constants where the model
 has defaults of inputs.  A call that gives one symbolic dimension two values, or replaces a default,
-is rare; the first one compiles a program of its own.
+is rare; the first one compiles a program of its own.  So does the first call for some of the
+outputs: that program computes nothing else.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ __all__ = ["Programs", "Variant"]
 _ORT_FORMAT: Final = b"ORTM"
 _EXECUTABLES: Final = (bytes.fromhex("1e1514422fde25d2"), bytes.fromhex("1d1514422fde25d2"))
 
+_MOST: Final = 16
+"""From how many programs on there are no further ones for some of the outputs."""
+
 
 class Variant(NamedTuple):
     """What a call needs that most calls do not.
@@ -41,11 +45,13 @@ class Variant(NamedTuple):
         shapes: inputs whose shapes are not those of the model, with a number of dimensions that
             mean nothing; None for all inputs, each with its own dimensions.
         is_loose: whether symbolic dimensions of the same name may differ.
+        outputs: the outputs that it asks for, in the order of the model; None for all.
     """
 
     constants: frozenset[str] = frozenset()
     ranks: tuple[tuple[str, int], ...] = ()
     is_loose: bool = False
+    outputs: tuple[str, ...] | None = None
 
 
 class Programs:
@@ -68,6 +74,7 @@ class Programs:
         self._lock = threading.Lock()
         self._machines: dict[Variant, VirtualMachine] = {}
         self._overrides: dict[str, list[int | str]] = {}
+        self._is_compiled = False
         machine = self._made({})
         info = machine.executable.model
         if info is None:
@@ -83,6 +90,16 @@ class Programs:
     @property
     def _subject(self) -> str:
         return f"Load model from {self._model} failed:" if isinstance(self._model, str) else ""
+
+    def supported(self, variant: Variant) -> Variant:
+        """A variant for which there is, or can be, a program.  One that was compiled before the
+        session was made computes all outputs; so do calls for yet other outputs, if there are many
+        programs already."""
+        if variant.outputs is None or variant in self._machines:
+            return variant
+        if self._is_compiled or len(self._machines) > _MOST:
+            return variant._replace(outputs=None)
+        return variant
 
     def machine(self, variant: Variant) -> VirtualMachine:
         """The machine for a variant."""
@@ -105,6 +122,8 @@ class Programs:
         options: dict[str, Any] = {}
         if shapes:
             options["shape_dict"] = shapes
+        if variant.outputs is not None:
+            options["outputs"] = list(variant.outputs)
         if variant.constants:
             options["constants_as_inputs"] = sorted(variant.constants)
         return options
@@ -116,7 +135,7 @@ class Programs:
         is_executable = False
         try:
             head = _head(model)
-            is_executable = head.startswith(_EXECUTABLES)
+            is_executable = self._is_compiled = head.startswith(_EXECUTABLES)
             if is_executable:
                 if options:
                     raise status(NotSupported, f"{subject}{', '.join(options)}: this file is "

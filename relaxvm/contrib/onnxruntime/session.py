@@ -10,7 +10,7 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 import numpy as np
@@ -176,7 +176,7 @@ class InferenceSession:
         check_missing(iter(self._required), list(input_feed.keys()))
         names = self._wanted(output_names, run_options)
         results = self._results(input_feed, run_options, names)
-        return [results[self._places[name]] for name in names]
+        return [results[name] for name in names]
 
     def run_with_ort_values(
         self,
@@ -248,9 +248,9 @@ class InferenceSession:
         return list(names)
 
     def _results(
-        self, feed: Mapping[str, Any], run_options: RunOptions | None, names: Iterable[str]
-    ) -> list[Any]:
-        """The results of all outputs."""
+        self, feed: Mapping[str, Any], run_options: RunOptions | None, names: Collection[str]
+    ) -> dict[str, Any]:
+        """The results, those of outputs with these names among them."""
         given = {}
         for name, value in feed.items():
             expected = self._known.get(name)
@@ -265,16 +265,23 @@ class InferenceSession:
         for name in names:
             if name not in self._places:
                 raise status(InvalidArgument, f"Invalid output name:{name}")
-        variant = Variant(
-            frozenset(self._defaults & values.keys()), _ranks(values), not symbols_agree(values)
-        )
+        some = tuple([name for name in self._output_names if name in names])
+        wanted = None if len(some) == len(self._output_names) else some
+        variant = self._programs.supported(Variant(
+            frozenset(self._defaults & values.keys()), _ranks(values), not symbols_agree(values),
+            wanted,
+        ))  # fmt: skip
         machine = self._programs.machine(variant)
         order = machine.executable.names_of("main").inputs
         arguments = [values[name][1] for name in order]
         _use_threads(self._threads)
         result = self._called(machine, arguments, run_options)
-        results = [result] if len(self._output_names) == 1 else list(result)
-        return [_own(each, arguments) for each in results]
+        found = self._output_names if variant.outputs is None else variant.outputs
+        results = [result] if len(found) == 1 else list(result)
+        return {
+            name: _own(each, arguments) for name, each in zip(found, results, strict=True)
+            if name in names
+        }  # fmt: skip
 
     def _called(self, machine: Any, arguments: list[Any], options: RunOptions | None) -> Any:
         function = machine["main"]
@@ -428,7 +435,7 @@ class IOBinding:
         found = session._results(self._inputs, session_options(run_options), names)
         results = []
         for name in names:
-            result = found[session._places[name]]
+            result = found[name]
             bound = self._outputs[name]
             results.append(OrtValue(result) if bound is None else _filled(name, bound, result))
         self._results = results

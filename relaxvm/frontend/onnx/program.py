@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,6 +29,7 @@ from ..common.generators import with_effects
 from ..common.values import Kind, TensorKind, Value
 from . import messages
 from . import operators as _operators  # noqa: F401  (they register themselves)
+from .caches import Caches
 from .described import described
 from .graph import Context, Graph, Problem, kind_of_type, number_of
 from .tensors import ExternalData
@@ -97,6 +98,8 @@ def from_onnx(
     operators: Mapping[tuple[str, str], Callable[..., Any]] | None = None,
     constants_as_inputs: Collection[str] = (),
     extra_outputs: Sequence[str] = (),
+    outputs: Sequence[str] | None = None,
+    caches: Mapping[str, str] | None = None,
     limits: Limits | None = None,
 ) -> IRModule:
     """Import an ONNX model.
@@ -117,6 +120,12 @@ def from_onnx(
             caller gives instead of the model.
         extra_outputs: names of values of the graph that are results, too, after the model's
             outputs.
+        outputs: names of the model's outputs that are results, in this order; None for all.  What
+            only others need is not computed.
+        caches: name of an input -> name of the output that continues it, as the keys and values of
+            a decoder do.  Both become state that the VM keeps (``vm.state``), empty at first, and
+            what is new is written behind what is there, without a copy; see
+            `relaxvm.frontend.onnx.caches`.
         limits: bounds for a model of unknown origin: the time and memory of the import
             (`wall_time`, `live_bytes`, `alloc_bytes`), and the bytes of a file (`file_bytes`),
             which is read and not mapped into memory if this is lower than that of ``Limits()``.
@@ -131,7 +140,8 @@ def from_onnx(
         OSError: a file cannot be read.
         FormatError: the file is not a model, or is malformed.
         RelaxVMError: nodes cannot be imported; the message lists all of unknown operators.
-        ValueError: one of `constants_as_inputs` is no constant, or no input.
+        ValueError: one of `constants_as_inputs` is no constant, or no input; one of `outputs` is no
+            output; or `caches` has an output that does not continue the input.
         LimitError: a limit is reached.
 
     Source: ``tvm.relax.frontend.onnx.from_onnx`` of apache-tvm 0.27.
@@ -141,10 +151,15 @@ def from_onnx(
         found, name, folder = read_model(model, limits)
         if extra_outputs:
             _add_outputs(found, extra_outputs)
+        assert found.graph is not None
+        kept = Caches(name, found.graph, caches) if caches else None
+        if outputs is not None:
+            _choose_outputs(found.graph, outputs, kept, name)
         with headroom("from_onnx"):
             return _import(
                 found, name, ExternalData(folder, limits), shape_dict, dtype_dict, opset,
                 keep_params_in_input, sanitize_input_names, operators or {}, constants_as_inputs,
+                kept,
             )  # fmt: skip
 
     return run_limited(work, limits, "from_onnx")
@@ -161,6 +176,7 @@ def _import(
     sanitize_input_names: bool,
     operators: Mapping[tuple[str, str], Callable[..., Any]],
     constants_as_inputs: Collection[str],
+    caches: Caches | None,
 ) -> IRModule:
     assert found.graph is not None
     graph = found.graph
@@ -172,6 +188,8 @@ def _import(
         versions[""] = opset
     builder = BlockBuilder()
     context = Context(builder, name, found, versions, external, operators)
+    if caches is not None:
+        caches.use(context)
     _refuse_unknown(context, found, graph)
     top = Graph(context)
     try:
@@ -192,7 +210,12 @@ def _import(
             kind = _input_kind(context, each, shape_dict, dtype_dict)
         except Problem as problem:
             raise RelaxVMError(str(problem)) from None
-        if isinstance(kind, TensorKind) and kind.dtype == "str":
+        if caches is not None and each.name in caches:
+            try:
+                caches.keep(each.name, kind)
+            except Problem as problem:
+                raise RelaxVMError(f"{name}: {problem}") from None
+        elif isinstance(kind, TensorKind) and kind.dtype == "str":
             params.append(Var(names.of(each.name), ANY))
             texts.append((each.name, params[-1], kind))
         elif isinstance(kind, TensorKind):
@@ -202,6 +225,9 @@ def _import(
         else:
             params.append(Var(names.of(each.name), ANY))
             top[each.name] = Value(params[-1], compound=kind)
+    if caches is not None:
+        inputs = [each for each in inputs if each.name not in caches]
+        graph.output = [each for each in graph.output if each.name not in caches]
     kept: list[Any] = []
     if keep_params_in_input:
         for tensor in graph.initializer:
@@ -223,6 +249,8 @@ def _import(
         for text_name, param, text_kind in texts:
             top[text_name] = top.typed(param, text_kind, text_name)
         try:
+            if caches is not None:
+                caches.open(top)
             top.add_nodes(graph.node)
             results: list[Expr] = [top.expr(top[output.name]) for output in graph.output]
         except Problem as problem:
@@ -251,6 +279,45 @@ def _leave_to_callers(graph: messages.Graph, names: Collection[str], model: str)
             f"got {readable(wrong)!r}"
         )
     graph.initializer = [tensor for tensor in graph.initializer if tensor.name not in names]
+
+
+def _choose_outputs(
+    graph: messages.Graph, names: Sequence[str], caches: Caches | None, model: str
+) -> None:
+    """Leave some of the outputs, and the nodes that they, or caches, need.
+
+    Raises:
+        ValueError: a name is not that of an output, or occurs twice.
+    """
+    found = {each.name: each for each in graph.output}
+    for name in names:
+        if name not in found:
+            raise ValueError(f"{model}: outputs: expected names of outputs "
+                             f"({', '.join(map(readable, found))}), got {name!r}")  # fmt: skip
+    if len({*names}) < len(names) or not names:
+        raise ValueError(f"{model}: outputs: expected at least one name, and each once, got "
+                         f"{[*names]}")  # fmt: skip
+    kept = [name for name in found if caches is not None and name in caches]
+    graph.output = [found[name] for name in (*names, *(k for k in kept if k not in names))]
+    wanted = {each.name for each in graph.output}
+    needed = []
+    for node in reversed(graph.node):
+        if wanted.isdisjoint(node.output):
+            continue
+        needed.append(node)
+        wanted.update(node.input)
+        wanted.update(_outer_names(node))
+    graph.node = needed[::-1]
+
+
+def _outer_names(node: messages.Node) -> Iterator[str]:
+    """The names that the graphs of a node use, those of their own values among them."""
+    for attribute in node.attribute:
+        for graph in ([attribute.g] if attribute.g is not None else []) + [*attribute.graphs]:
+            for inner in graph.node:
+                yield from inner.input
+                yield from _outer_names(inner)
+            yield from (each.name for each in graph.output)
 
 
 def _add_outputs(model: messages.Model, names: Sequence[str]) -> None:
