@@ -5,10 +5,10 @@
 Decoders of the shapes of GPT-2 and Llama at reduced size, with drawn weights, from
 ``examples/decoder/model.py``, are exported in two forms: a .pt2 file whose caches are buffers, and
 an ONNX file whose caches are inputs and outputs; relaxvm runs that in this way, and with caches
-that the VM keeps (``caches=``), without a copy per token.  Each side takes a prompt of 16 tokens and then
-one token at a time; the sides alternate, each in a process of its own with one thread, and the
-least time counts.  `OTHER` is an interpreter with torch and onnxruntime; the caches of torch are
-buffers, too.  All sides have to choose the same tokens, the most likely ones.
+that the VM keeps (``caches=``), without a copy per token.  Each side takes a prompt of 16 tokens
+and then one token at a time; the sides alternate, each in a process of its own with one thread, and
+the least time counts.  `OTHER` is an interpreter with torch and onnxruntime; the caches of torch
+are buffers, too.  All sides have to choose the same tokens, the most likely ones.
 """
 
 from __future__ import annotations
