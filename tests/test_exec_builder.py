@@ -775,6 +775,41 @@ def _many_registers(ib: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("emit", "message"),
+    [
+        (lambda ib: ib.emit_goto(3), r"'f', pc 1: jump by 3 instructions: expected at most 2, to"),
+        (lambda ib: ib.emit_if(ib.r(0), 7), r"pc 1: jump by 7 instructions: expected at most 2"),
+        (lambda ib: ib.emit_goto(-2), r"pc 1: goto: expected an offset of at least -1, the start"),
+        (lambda ib: ib.emit_if(ib.r(0), -2), r"pc 1: if: expected an offset of at least 2, got -2"),
+    ],
+)
+def test_jumps_stay_in_the_function(emit: Callable[[Any], None], message: str) -> None:
+    builder = ExecBuilder()
+    with (
+        pytest.raises(InternalError, match=message),
+        builder.function("f", num_inputs=1),
+    ):
+        builder.emit_call("g", [builder.r(0)])
+        emit(builder)
+        builder.emit_call("g", [builder.r(0)])
+        builder.emit_ret(builder.r(0))
+
+
+@pytest.mark.parametrize(
+    "emit",
+    [lambda ib: ib.emit_call("g", []), lambda ib: ib.emit_if(ib.r(0), 2)],
+    ids=["call", "if"],
+)
+def test_control_does_not_leave_a_function_at_its_end(emit: Callable[[Any], None]) -> None:
+    builder = ExecBuilder()
+    with (
+        pytest.raises(InternalError, match=r"'f', pc [01]: .*(ret or goto|expected at most)"),
+        builder.function("f", num_inputs=1),
+    ):
+        emit(builder)
+
+
+@pytest.mark.parametrize(
     "program", [_straight, _branches, _constants, _table, _many_registers, lambda ib: None]
 )
 def test_same_as_tvm(program: Callable[[Any], None], tmp_path: Path) -> None:
@@ -832,16 +867,18 @@ def programs(draw: st.DrawFn) -> tuple[list[str], list[tuple[str, int, list[Emis
         written = set(range(num_inputs))
         emissions: list[Emission] = []
         for _ in range(draw(st.integers(0 if wild else 1, 8))):
-            emission = _emission(draw, callees, written, len(constants), wild)
+            emission = _emission(draw, callees, written, len(constants), wild, len(emissions))
             emissions.append(emission)
             if emission[0] == "emit_call" and emission[3] not in (None, isa.VOID_REGISTER):
                 written.add(emission[3])
+        # TVM takes functions that control leaves at the end, which the builder refuses.
+        emissions += [("emit_ret", isa.VOID_REGISTER)] * (4 * bool(emissions))
         functions.append((name, num_inputs, emissions))
     return constants, functions
 
 
 def _emission(
-    draw: st.DrawFn, callees: list[str], written: set[int], num_constants: int, wild: bool
+    draw: st.DrawFn, callees: list[str], written: set[int], num_constants: int, wild: bool, pc: int
 ) -> Emission:
     readable = REGISTERS if wild else st.sampled_from(sorted(written)) if written else st.nothing()
     immediates = st.integers(-BIG, BIG).map(lambda v: isa.encode_arg(isa.ArgKind.IMMEDIATE, v))
@@ -863,7 +900,7 @@ def _emission(
         return method, draw(st.sampled_from(callees)), draw(st.lists(words, max_size=4)), target
     if method == "emit_ret":
         return method, draw(results)
-    offsets = st.integers(-3, 4).filter(lambda n: wild or n > 1)
+    offsets = st.integers(max(-3, -pc), 4).filter(lambda n: wild or n > 1)
     return (
         (method, draw(offsets))
         if method == "emit_goto"

@@ -26,6 +26,7 @@ from ..errors import InternalError, RelaxVMWarning, did_you_mean
 from ..field_types import FunctionField
 from ..isa import (
     KIND_SHIFT,
+    OP_BY_CODE,
     OP_BY_NAME,
     OPS,
     VALUE_MAX,
@@ -88,8 +89,8 @@ class Label:
 class _OpenFunction:
     """A function that is being built.  Its pcs and word offsets count from its own start."""
 
-    __slots__ = ("labels", "locations", "mark", "name", "num_inputs", "num_registers", "offsets",
-                 "param_names", "registers", "start", "unresolved", "warn_unused",
+    __slots__ = ("jumps", "labels", "locations", "mark", "name", "num_inputs", "num_registers",
+                 "offsets", "param_names", "registers", "start", "unresolved", "warn_unused",
                  "words")  # fmt: skip
 
     def __init__(
@@ -112,6 +113,8 @@ class _OpenFunction:
         self.words: list[int] = []
         self.offsets: list[int] = []
         self.labels: list[Label] = []
+        self.jumps: list[tuple[int, int]] = []
+        """Jumps forward by a number of instructions: pc, and the pc where they lead."""
         self.num_registers = num_inputs
         self.registers = {VOID_REGISTER: VOID_REGISTER, VM_REGISTER: VM_REGISTER}
         """The caller's register number -> number in the code: registers written, inputs read."""
@@ -490,13 +493,14 @@ class ExecBuilder:
 
         Raises:
             ValueError: no function is open.
-            InternalError: the offset is 0; the label belongs to another function.
+            InternalError: the offset is 0, or leads to before the function; the label belongs to
+                another function.
         """
         function = self._opened("emit_goto")
         if isinstance(pc_offset, Label):
             offset = _distance(function, pc_offset, _GOTO, "pc_offset")
         else:
-            offset = _value("goto: offset", pc_offset)
+            offset = _offset(function, "goto", pc_offset)
         if offset == 0:
             raise InternalError(
                 f"{function.place()}: goto: expected an offset other than 0, which "
@@ -522,11 +526,7 @@ class ExecBuilder:
         if isinstance(false_offset, Label):
             offset = _distance(function, false_offset, _IF, "false_offset")
         else:
-            offset = _value("if: offset", false_offset)
-            if offset < 2:
-                raise InternalError(
-                    f"{function.place()}: if: expected an offset of at least 2, got {offset}"
-                )
+            offset = _offset(function, "if", false_offset, 2)
         if offset >= 1:
             self._emit(function, _IF, [register, offset])
         else:
@@ -696,6 +696,7 @@ class ExecBuilder:
                     f"{function.place()}: expected an instruction after label "
                     f"{label.name}, got the end of the function"
                 )
+        _check_end(function)
         if function.warn_unused:
             _warn_unused(function)
         end = function.start + len(function.offsets)
@@ -850,6 +851,41 @@ def _distance(function: _OpenFunction, label: Label, op: InstructionSpec, field:
         return label._pc - pc
     label._jumps.append((pc, len(function.words) + op.word_of(field)))
     return 1
+
+
+def _offset(
+    function: _OpenFunction, what: str, value: SupportsIndex, least: int | None = None
+) -> int:
+    """Return the number of instructions that a jump skips, which must not lead out of the function;
+    where it leads forward, `_check_end` checks that."""
+    offset = _value(f"{what}: offset", value)
+    pc = len(function.offsets)
+    bound, where = (-pc, ", the start of the function") if least is None else (least, "")
+    if offset < bound:
+        raise InternalError(
+            f"{function.place()}: {what}: expected an offset of at least {bound}{where}, got "
+            f"{offset}"
+        )
+    if offset > 0:
+        function.jumps.append((pc, pc + offset))
+    return offset
+
+
+def _check_end(function: _OpenFunction) -> None:
+    """Check that control does not leave the function at its end."""
+    count = len(function.offsets)
+    for pc, target in function.jumps:
+        if target >= count:
+            raise InternalError(
+                f"{function.place(pc)}: jump by {target - pc} instructions: expected at most "
+                f"{count - 1 - pc}, to the last instruction of the function"
+            )
+    last = OP_BY_CODE[function.words[function.offsets[-1]]]
+    if last not in (_RET, _GOTO):
+        raise InternalError(
+            f"{function.place(count - 1)}: expected ret or goto at the end of the function, got "
+            f"{last.name}"
+        )
 
 
 def _warn_unused(function: _OpenFunction) -> None:
