@@ -41,7 +41,9 @@ _NO_DTYPE: Final = re.compile(r'dtype="void"')
 _VALUE: Final = re.compile(r"\bR\.Prim\(value=(?:T\.(\w+)\([^()]*\)|(?:[^()]|\([^()]*\))*)\)")
 """The type of a scalar of known value, as TVM 0.25 has it; today the value is an expression."""
 
-_DEFINITION: Final = re.compile(r"^ *def (\w+)\(", re.MULTILINE)
+_DEFINITION: Final = re.compile(r"^ *def (\w+)[(\[]", re.MULTILINE)
+"""A function; from Python 3.12 on, TVM writes its symbolic variables as type parameters."""
+
 _REFERENCE: Final = re.compile(r'\bmetadata\["([^"]*)"\]\[(\d+)\]')
 
 

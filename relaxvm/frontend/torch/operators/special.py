@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
 
 from ...common.emitter import Emitter
 from ..forms import Tensor, cast, dtype_of, floating, number
@@ -135,7 +134,7 @@ _I1_HIGH = (-0.00420059, 0.01787654, -0.02895312, 0.02282967, -0.01031555, 0.001
 _BOUND = 3.75
 
 
-def _bessel(order: int, is_scaled: bool, c: Emitter, x: Tensor) -> Tensor:
+def _bessel(c: Emitter, x: Tensor, order: int, is_scaled: bool = False) -> Tensor:
     """A modified Bessel function of the first kind; scaled by exp(-|x|), if asked."""
     low, high = (_I0_LOW, _I0_HIGH) if order == 0 else (_I1_LOW, _I1_HIGH)
     size = c.op("abs", x)
@@ -154,6 +153,26 @@ def _bessel(order: int, is_scaled: bool, c: Emitter, x: Tensor) -> Tensor:
     return c.op("multiply", found, c.op("sign", x)) if order else found
 
 
+def _i0(c: Emitter, x: Tensor) -> Tensor:
+    """The modified Bessel function of the first kind, of order 0."""
+    return _bessel(c, x, 0)
+
+
+def _i0e(c: Emitter, x: Tensor) -> Tensor:
+    """The modified Bessel function of the first kind, of order 0, times exp(-|x|)."""
+    return _bessel(c, x, 0, is_scaled=True)
+
+
+def _i1(c: Emitter, x: Tensor) -> Tensor:
+    """The modified Bessel function of the first kind, of order 1."""
+    return _bessel(c, x, 1)
+
+
+def _i1e(c: Emitter, x: Tensor) -> Tensor:
+    """The modified Bessel function of the first kind, of order 1, times exp(-|x|)."""
+    return _bessel(c, x, 1, is_scaled=True)
+
+
 for _names, _function in (
     (("erfinv", "special_erfinv"), _erfinv),
     (("lgamma", "special_gammaln"), _lgamma),
@@ -161,9 +180,9 @@ for _names, _function in (
     (("sinc", "special_sinc"), _sinc),
     (("special_entr",), _entr),
     (("special_ndtr",), _ndtr),
-    (("i0", "special_i0"), partial(_bessel, 0, False)),
-    (("special_i0e",), partial(_bessel, 0, True)),
-    (("special_i1",), partial(_bessel, 1, False)),
-    (("special_i1e",), partial(_bessel, 1, True)),
+    (("i0", "special_i0"), _i0),
+    (("special_i0e",), _i0e),
+    (("special_i1",), _i1),
+    (("special_i1e",), _i1e),
 ):
     aten(*_names)(_in_float64(_function))
