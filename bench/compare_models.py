@@ -1,8 +1,8 @@
-"""ONNX models: time per run beside onnxruntime, one thread each.
+"""ONNX models: time per run beside onnxruntime, with the same number of threads.
 
     python bench/compare_models.py [MODEL ...] [--python OTHER] [--set avx2] [--dim NAME=N]
                                    [--value NAME=V] [--limit SECONDS] [--rounds N] [--cpu-time]
-                                   [--profile] [--sorted] [--json FILE]
+                                   [--threads N] [--profile] [--sorted] [--json FILE]
 
 MODEL is a path, a folder (every model in it), or the name of a network of `onnx_models.py`;
 without any, all of these.  `--python` names an interpreter that has onnx and onnxruntime.  `--set`
@@ -62,6 +62,7 @@ def main() -> int:
                         help="the value of an input that is one number")  # fmt: skip
     parser.add_argument("--limit", type=float, default=600, metavar="SECONDS",
                         help="the time that a side may take to answer")  # fmt: skip
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--cpu-time", action="store_true")
     parser.add_argument("--profile", action="store_true")
@@ -75,8 +76,9 @@ def main() -> int:
     clean.restart()
     with tempfile.TemporaryDirectory() as temporary:
         paths = models(options, options.folder or Path(temporary))
-        print(f"{clean.machine()}; kernels: {options.set or 'the best set'}; one thread, "
-              f"{'processor' if options.cpu_time else 'elapsed'} time")  # fmt: skip
+        clock = "processor" if options.cpu_time else "elapsed"
+        print(f"{clean.machine()}; kernels: {options.set or 'the best set'}; "
+              f"threads: {options.threads}; {clock} time")  # fmt: skip
         titles = f"{'relaxvm, ms':>12}{'onnxruntime, ms':>18}{'ratio':>9}{'difference':>14}"
         print(f"{'model':36}{titles}  shapes")
         rows = [compared(path, options) for path in paths]
@@ -153,11 +155,13 @@ def started(
     side: str, path: Path, inputs: Path, result: Path, options: argparse.Namespace
 ) -> subprocess.Popen[str]:
     python = options.python if side == "onnxruntime" else sys.executable
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
-                   "RELAXVM_CACHE": "off"}  # fmt: skip
+    environment = {**os.environ, "RELAXVM_CACHE": "off"}
+    for name in ("RELAXVM_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        environment[name] = str(options.threads)
     if options.set:
         environment["RELAXVM_CPU"] = options.set
     command = [python, __file__, "--side", side, str(path), str(inputs), str(result)]
+    command += [f"--threads={options.threads}"]
     command += ["--cpu-time"] * options.cpu_time + [f"--dim={each}" for each in options.dim]
     command += [f"--value={each}" for each in options.value]
     return subprocess.Popen(
@@ -207,9 +211,7 @@ def difference_of(results: dict[str, Path]) -> float:
 # In the process of a side
 
 
-def serve(
-    side: str, path: str, inputs: str, result: str, options: argparse.Namespace
-) -> None:
+def serve(side: str, path: str, inputs: str, result: str, options: argparse.Namespace) -> None:
     """Answer questions on standard input, one a line."""
     import numpy as np
 
@@ -280,7 +282,8 @@ def theirs(
 
     def session(*, is_profiled: bool) -> Any:
         settings = onnxruntime.SessionOptions()
-        settings.intra_op_num_threads = settings.inter_op_num_threads = 1
+        settings.intra_op_num_threads = options.threads
+        settings.inter_op_num_threads = 1
         settings.enable_profiling = is_profiled
         settings.profile_file_prefix = str(Path(tempfile.gettempdir()) / "onnxruntime")
         settings.log_severity_level = 4

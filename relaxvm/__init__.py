@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from .compiler.decompile import decompile
     from .compiler.pictures import graph, memory_plan
     from .contrib.tvm.drop_in import from_tvm
-    from .core._host import get_num_threads, set_num_threads
+    from .core._threads import get_num_threads, set_num_threads
     from .deep import equal, show
     from .executable import FunctionInfo, VMExecutable
     from .executable.debug_info import DebugInfo, Span
@@ -301,7 +301,7 @@ _HOME: Final = {
     "from_tvm": "contrib.tvm",
     "get_func": "registry",
     "get_include": "versions",
-    "get_num_threads": "core._host",
+    "get_num_threads": "core._threads",
     "get_pipeline": "transform.pipelines",
     "get_shape_of": "ir",
     "graph": "compiler.pictures",
@@ -317,7 +317,7 @@ _HOME: Final = {
     "profile": "observe.profiler",
     "register_func": "registry",
     "register_pipeline": "transform.pipelines",
-    "set_num_threads": "core._host",
+    "set_num_threads": "core._threads",
     "show": "deep",
     "show_versions": "versions",
     "trace": "observe.trace",

@@ -210,6 +210,9 @@ def gathered(args: list[Any]) -> list[Any]:
 KERNEL_CALLS: dict[str, Any] = {
     "nn.lstm_blocks": lambda: lstm(300),
     "nn.gru_blocks": lambda: gru(300),
+    "nn.attention_tiles": lambda: [
+        *[np.ones((1, 8, 300, 64), "f4")] * 3, None, None, "TopLeft", 1,
+        np.ones((1, 300, 8, 64), "f4")],
     "nn.softmax_rows": lambda: [np.ones((1000, 1000), "f4"), 1.0, np.ones((1000, 1000), "f4")],
     "nn.layer_norm_rows": lambda: [np.ones((1000, 1000), "f4"), np.ones(1000, "f4"),
                                    np.ones(1000, "f4"), 1e-5, np.ones((1000, 1000), "f4")],

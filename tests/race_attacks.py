@@ -149,6 +149,9 @@ CALLS: dict[str, list[Any]] = {
                  integers(27).reshape(9, 3)]],
     f"{PREFIX}nn.lstm_blocks": [lambda: lstm(20)],
     f"{PREFIX}nn.gru_blocks": [lambda: gru(20)],
+    f"{PREFIX}nn.attention_tiles": [
+        lambda: [*[integers(2 * 40 * 16, "f4").reshape(1, 2, 40, 16) for _ in range(3)], None, 0.5,
+                 None, 1, np.ones((1, 40, 2, 16), "f4")]],
     f"{PREFIX}nn.softmax_rows": [
         lambda: [integers(9000, "f4").reshape(90, 100), 0.5, np.ones((90, 100), "f4")]],
     f"{PREFIX}nn.layer_norm_rows": [

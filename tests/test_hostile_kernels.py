@@ -138,6 +138,22 @@ def softmax_rows(of: Hostile) -> list[Any]:
     return [of.tensor(*shape), of.some(1.0, 0.5, -2.0), of.tensor(*shape)]
 
 
+def attention_tiles(of: Hostile) -> list[Any]:
+    batch, heads, queries = of.some(2, 1), of.some(2, 1), of.some(5, 1, 20)
+    keys, size, depth = of.some(7, 16, 1), of.some(8, 20), of.some(8, 3)
+    by_head = of.some(0, 1)
+
+    def shape(length: int, last: int) -> tuple[int, ...]:
+        middle = (heads, length) if by_head else (length, heads)
+        return batch, *middle, last
+
+    bias = of.tensor(batch, of.some(1, heads), of.some(1, queries), keys)
+    return [of.tensor(*shape(queries, size)), of.tensor(*shape(keys, size)),
+            of.tensor(*shape(keys, depth)), of.some(None, bias), of.some(None, 0.5),
+            of.some(None, "TopLeft", "BottomRight"), by_head,
+            of.tensor(batch, queries, heads, depth)]  # fmt: skip
+
+
 def layer_norm_rows(of: Hostile) -> list[Any]:
     rows, columns = of.some(5, 1), of.some(30, 1, 64)
     beta = of.tensor(columns) if of.rng.random() < 0.5 else None
@@ -226,6 +242,7 @@ MAKERS: dict[str, Callable[[Hostile], list[Any]]] = {
     "nn.conv2d_winograd_blocks": winograd,
     "nn.from_blocks": lambda of: to_blocks(of)[::-1],
     "nn.gru_blocks": gru_blocks,
+    "nn.attention_tiles": attention_tiles,
     "nn.layer_norm_rows": layer_norm_rows,
     "nn.linear_blocks": linear_blocks,
     "nn.lstm_blocks": lstm_blocks,

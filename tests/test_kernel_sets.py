@@ -605,6 +605,75 @@ def test_rows_of_strange_numbers(which: str) -> None:
     assert np.isfinite(out[5]).all()
 
 
+class Attention:
+    """Random queries, keys and values."""
+
+    def __init__(self, seed: int, queries: int | None = None) -> None:
+        rng = np.random.default_rng(seed)
+        batch, heads = map(int, rng.integers(1, 4, 2))
+        drawn = int(rng.choice([1, 2, 3, 4, 13, 14, 15, 29]))
+        self.queries = drawn if queries is None else queries
+        keys = int(rng.choice([1, 2, 15, 16, 17, 100, 511, 512, 513, 700]))
+        size, depth = map(int, rng.choice([1, 8, 15, 16, 17, 64, 130], 2))
+        self.by_head = seed % 2
+        self.operands = [
+            rng.standard_normal((batch, heads, length, width)).astype(np.float32)
+            for length, width in ((self.queries, size), (keys, size), (keys, depth))
+        ]
+        self.bias: np.ndarray | None = None
+        if seed % 3 == 0:
+            full = batch, heads, self.queries, keys
+            shape = [1 if rng.integers(2) else n for n in full]
+            self.bias = rng.standard_normal(shape).astype(np.float32)
+            self.bias[rng.random(shape) < 0.3] = -np.inf
+        self.scale = [None, 0.3][seed % 2]
+        self.mask = [None, "TopLeft", "BottomRight"][seed // 2 % 3]
+        self.shape = batch, self.queries, heads, depth
+
+    def want(self) -> np.ndarray:
+        """Row by row in float64."""
+        query, key, value = (operand.astype(np.float64) for operand in self.operands)
+        scale = 1 / math.sqrt(query.shape[-1]) if self.scale is None else self.scale
+        scores = query @ key.swapaxes(2, 3) * scale
+        if self.bias is not None:
+            scores = scores + self.bias
+        if self.mask is not None:
+            queries, keys = scores.shape[2:]
+            hidden = 0 if self.mask == "TopLeft" else keys - queries
+            scores[..., ~np.tri(queries, keys, hidden, dtype=bool)] = -np.inf
+        most = scores.max(-1, keepdims=True)
+        powers = np.exp(scores - np.where(np.isinf(most), 0, most))
+        total = powers.sum(-1, keepdims=True)
+        shares = np.divide(powers, total, out=np.zeros_like(powers), where=total != 0)
+        return (shares @ value).swapaxes(1, 2)
+
+    def got(self, run: Kernel) -> np.ndarray:
+        given = self.operands
+        if not self.by_head:
+            given = [np.ascontiguousarray(operand.swapaxes(1, 2)) for operand in given]
+        out = np.full(self.shape, np.nan, np.float32)
+        run(*given, self.bias, self.scale, self.mask, self.by_head, out)
+        return out
+
+
+@pytest.mark.parametrize("which", [*SETS, "reference"])
+def test_attention(which: str) -> None:
+    name = "nn.attention_tiles"
+    run = reference(name) if which == "reference" else of_set(name, which)
+    for seed in range(90):
+        case = Attention(seed)
+        np.testing.assert_allclose(case.got(run), case.want(), atol=1e-5, err_msg=str(seed))
+
+
+@pytest.mark.parametrize("which", SETS)
+def test_nan_in_attention_stays_with_its_query(which: str) -> None:
+    case = Attention(1, queries=29)
+    case.operands[0][0, 0, 17, 0] = np.nan
+    found = np.isnan(case.got(of_set("nn.attention_tiles", which)))
+    assert found[0, 17, 0].all()
+    assert found.sum() == case.shape[3]
+
+
 @pytest.mark.parametrize("which", SETS)
 def test_a_row_is_the_same_everywhere(which: str) -> None:
     x = np.random.default_rng(0).standard_normal((9, 53)).astype(np.float32)

@@ -139,3 +139,86 @@ def test_what_looks_like_a_formula(name: str) -> None:
     mod = program(OTHERS[name])
     text = str(transform.RecognizeOps()(mod))
     assert "R.nn." not in text
+
+
+# Attention
+
+Attend = Callable[..., Any]
+
+
+def attention(
+    emit: Any, q: Any, k: Any, v: Any, *, key_axes: tuple[int, ...] = (0, 2, 3, 1),
+    scale: str = "divide", bias: Any = None, axis: int = -1, last: bool = True,
+) -> Any:  # fmt: skip
+    """Of q, k, v[2, length, 3 heads, 8], as exporters write it."""
+    query, value = (emit(R.permute_dims(each, [0, 2, 1, 3])) for each in (q, v))
+    if key_axes == (0, 1, 3, 2):
+        k = emit(R.permute_dims(k, [0, 2, 1, 3]))
+    key = emit(R.permute_dims(k, list(key_axes)))
+    if scale == "of the key":
+        key = emit(R.multiply(key, number(0.125)))
+    scores = emit(R.matmul(query, key))
+    if scale == "divide":
+        scores = emit(R.divide(scores, number(math.sqrt(8))))
+    elif scale == "multiply":
+        scores = emit(R.multiply(number(0.5), scores))
+    if bias is not None:
+        scores = emit(R.add(scores, const(bias)))
+    mixed = emit(R.matmul(emit(R.nn.softmax(scores, axis)), value))
+    return emit(R.permute_dims(mixed, [0, 2, 1, 3])) if last else mixed
+
+
+MASK = np.where(np.arange(6) % 4 < 3, 0, -np.inf).astype(np.float32).reshape(1, 1, 1, 6)
+ATTENTIONS: dict[str, dict[str, Any]] = {
+    "as torch writes it": {},
+    "keys by head first": {"key_axes": (0, 1, 3, 2)},
+    "multiplied": {"scale": "multiply"},
+    "no scale": {"scale": ""},
+    "the scale of the key": {"scale": "of the key"},
+    "a mask": {"bias": MASK},
+    "a bias for each head": {"bias": np.ones((1, 3, 5, 6), np.float32)},
+    "by head to the end": {"last": False},
+}  # fmt: skip
+
+
+def attention_program(settings: dict[str, Any]) -> IRModule:
+    bb = relaxvm.BlockBuilder()
+    lengths = {"q": 5, "k": 6, "v": 6}
+    inputs = [Var(name, TensorType((2, n, 3, 8), "float32")) for name, n in lengths.items()]
+    with bb.function("main", inputs):
+        with bb.dataflow():
+            result = bb.emit_output(attention(bb.emit, *inputs, **settings))
+        bb.emit_func_output(result)
+    return bb.get()
+
+
+def attention_inputs() -> list[np.ndarray]:
+    rng = np.random.default_rng(0)
+    return [rng.standard_normal((2, n, 3, 8)).astype(np.float32) for n in (5, 6, 6)]
+
+
+@pytest.mark.parametrize("name", ATTENTIONS)
+def test_attention(name: str) -> None:
+    mod = attention_program(ATTENTIONS[name])
+    recognized = transform.DeadCodeElimination()(transform.RecognizeOps()(mod))
+    relaxvm.analysis.well_formed(recognized)
+    text = str(recognized)
+    assert text.count("R.nn.attention") == 1
+    assert "softmax" not in text
+    assert text.count("permute_dims") == ("last" in ATTENTIONS[name])
+    inputs = attention_inputs()
+    np.testing.assert_allclose(run(recognized, *inputs)[0], run(mod, *inputs)[0], atol=2e-6)
+    packed = transform.DeadCodeElimination()(transform.PackLinear()(recognized))
+    assert str(packed).count("nn.attention_tiles") == 1
+    np.testing.assert_allclose(run(packed, *inputs)[0], run(mod, *inputs)[0], atol=2e-6)
+
+
+NO_ATTENTION: dict[str, dict[str, Any]] = {
+    "softmax over queries": {"axis": 2},
+    "a bias of another rank": {"bias": np.ones((5, 6), np.float32)},
+}
+
+
+@pytest.mark.parametrize("name", NO_ATTENTION)
+def test_what_looks_like_attention(name: str) -> None:
+    assert "attention" not in str(transform.RecognizeOps()(attention_program(NO_ATTENTION[name])))

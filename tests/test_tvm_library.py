@@ -27,7 +27,6 @@ from relaxvm import ExecBuilder, Limits, VirtualMachine, VMExecutable
 from relaxvm.contrib.tvm.library import image, packed
 from relaxvm.contrib.tvm.library.elf import ElfFile
 from relaxvm.contrib.tvm.library.image import LIBRARY_BIN, LibraryImage
-from relaxvm.core import _host
 from relaxvm.errors import FormatError, LimitError, LinkError
 from relaxvm.native import toolchain
 
@@ -97,9 +96,9 @@ def kernels(path: Path) -> Any:
 
 @pytest.fixture
 def threads() -> Iterator[Any]:
-    before = _host.get_num_threads()
-    yield _host.set_num_threads
-    _host.set_num_threads(before)
+    before = relaxvm.get_num_threads()
+    yield relaxvm.set_num_threads
+    relaxvm.set_num_threads(before)
 
 
 # Loading
@@ -623,7 +622,7 @@ def test_workspaces(kernels: Any) -> None:
 @pytest.mark.parametrize("count", [1, 2, 3, 8])
 def test_parallel_loops(kernels: Any, threads: Any, count: int) -> None:
     threads(count)
-    assert _host.get_num_threads() == count
+    assert relaxvm.get_num_threads() == count
     for n in (0, 1, 2, 1000):
         for tasks in (0, 1, 2, 20):
             out = np.zeros(n, np.int64)
@@ -665,8 +664,7 @@ def test_loops_with_barriers_run_one_at_a_time(path: Path) -> None:
     """With barriers, n tasks need n threads at the same time, even if other loops run."""
     code = f"""
 import threading, numpy as np, relaxvm
-from relaxvm.core import _host
-_host.set_num_threads(3)
+relaxvm.set_num_threads(3)
 kernels = relaxvm.load_library({str(path)!r}).kernels
 failures = []
 def work():
@@ -704,8 +702,7 @@ def test_many_threads_of_python(kernels: Any, threads: Any) -> None:
 def test_a_child_process_has_threads_of_its_own(path: Path) -> None:
     code = f"""
 import os, numpy as np, relaxvm
-from relaxvm.core import _host
-_host.set_num_threads(3)
+relaxvm.set_num_threads(3)
 kernels = relaxvm.load_library({str(path)!r}).kernels
 kernels["squares"](np.zeros(10, np.int64), 0, 2, -1)
 child = os.fork()
@@ -721,8 +718,8 @@ if child:
 def test_the_number_of_threads() -> None:
     for wrong in (0, -1, 257, 2.0, "2", True):
         with pytest.raises(ValueError, match="expected an int from 1 to 256"):
-            _host.set_num_threads(wrong)  # type: ignore[arg-type]
-    ask = "from relaxvm.core import _host; print(_host.get_num_threads())"
+            relaxvm.set_num_threads(wrong)  # type: ignore[arg-type]
+    ask = "import relaxvm; print(relaxvm.get_num_threads())"
     for setting, answer in (("3", "3"), ("", str(len(os.sched_getaffinity(0))))):
         env = {**os.environ, "RELAXVM_NUM_THREADS": setting}
         run = children.run(

@@ -307,6 +307,11 @@ KERNELS: dict[str, list[Make]] = {
             _zeros(1, 112), _zeros(1, 8, 100), "forward", is_linear, _zeros(60000, 1, 8, 100),
             _zeros(1, 8, 100)]
         for is_linear in (False, True)],
+    "nn.attention_tiles": [
+        lambda: [x(1, 1, 1 << 14, 64), *[x(1, 1, 1 << 14, 64)] * 2, None, None, None, 1,
+                 out(1, 1 << 14, 1, 64)],
+        lambda: [x(1, 1, 1, 4), *[x(1, SIZE // 4, 1, 4)] * 2, None, None, "TopLeft", 0,
+                 out(1, 1, 1, 4)]],
     "nn.softmax_rows": [lambda: [_zeros(1 << 12, 1 << 12), 1.0, _zeros(1 << 12, 1 << 12)]],
     "nn.layer_norm_rows": [
         lambda: [_zeros(1 << 12, 1 << 12), _zeros(1 << 12), None, 1e-5, _zeros(1 << 12, 1 << 12)]],

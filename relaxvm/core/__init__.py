@@ -8,12 +8,14 @@
 ``_storage``       storages and the allocators that pool them
 ``_native``        calls of native functions
 ``_host``          what machine code of TVM asks of the process that runs it
+``_threads``       the threads that kernels share
 ``_fused``         chains of elementwise kernels, block by block
 ``_build``         how the extensions were built
 ``conversion``     results of packed functions as values
 ``ffi``            values and functions of TVM's FFI
 ``floating``       reports of floating-point errors
 ``live_machines``  the virtual machines that are alive
+``processors``     how many processors a control group leaves to the process
 =================  =================================================================
 
 The loop itself is `relaxvm._core`.

@@ -10,6 +10,7 @@ from libc.stdlib cimport calloc, free
 
 from ._native cimport (RvmAny, RvmBytesObject, RvmDevice, RvmDtype, RvmFunction, RvmObject,
                        RvmTensor, set_raised)
+from ._threads cimport rvm_section, run_section, take_pool, threads
 from ._vm_tir cimport call_from_vm_tir, in_vm_tir, vm_tir_function
 
 import os
@@ -72,8 +73,9 @@ cdef extern from *:
     void* rvm_host_function(const char*) noexcept
     void rvm_unload(uintptr_t) noexcept
     int rvm_write_word(uintptr_t, uintptr_t, int) noexcept
-    int rvm_threads() noexcept
-    void rvm_set_threads(int) noexcept
+    int (*rvm_pool_threads)() noexcept nogil
+    int (*rvm_pool_take)(int, int) noexcept nogil
+    int (*rvm_pool_run)(rvm_section*, int) noexcept nogil
 
 
 cdef extern from "_native.h":
@@ -92,31 +94,6 @@ cdef extern from "_native.h":
         int32_t ndim
         RvmDtype dtype
         int64_t* shape
-
-THREADS_VARIABLE = "RELAXVM_NUM_THREADS"
-"""Environment variable: on how many threads a parallel loop runs."""
-
-
-def get_num_threads():
-    """On how many threads a parallel loop of a kernel runs: what was set, else as many as there are
-    processors that the process may use."""
-    return rvm_threads()
-
-
-def set_num_threads(count):
-    """Set on how many threads a parallel loop of a kernel runs, the calling one among them.  That is
-    so for numpy's BLAS, too, which computes matrix products, where it has a function for it.
-
-    Raises:
-        ValueError: `count` is not a number from 1 to 256.
-    """
-    from .blas import set_blas_threads  # here, since most programs leave it as it is
-
-    if type(count) is not int or not 1 <= count <= 256:
-        raise ValueError(f"set_num_threads: expected an int from 1 to 256, got {describe(count)}")
-    rvm_set_threads(count)
-    set_blas_threads(count)
-
 
 def host_function(name):
     """Address of the function that a library asks for, None if there is none of this name."""
@@ -345,13 +322,7 @@ cdef object _array(const RvmTensor* tensor):
     return rvm_array_over(tensor, dtype_from_dl(dtype.code, dtype.bits, dtype.lanes))
 
 
-def _threads_wanted():
-    text = os.environ.get(THREADS_VARIABLE, "")
-    if text:
-        if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 256:
-            raise ValueError(f"{THREADS_VARIABLE}: expected a number from 1 to 256, got {text!r}")
-        set_num_threads(int(text))
-
-
 rvm_start_host(_find, _call, host_address(), set_raised)
-_threads_wanted()
+rvm_pool_threads = threads
+rvm_pool_take = take_pool
+rvm_pool_run = run_section

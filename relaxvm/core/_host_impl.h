@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "_native.h"
+#include "_pool.h"
 #include "_sort_impl.h"
 
 #if defined(__unix__) || defined(__APPLE__)
@@ -21,7 +22,6 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
 #else
@@ -205,33 +205,25 @@ typedef struct {
 
 typedef int (*rvm_lambda)(int task_id, rvm_group *group, void *data);
 
-/* Turns of waiting before a thread goes to sleep: some tens of microseconds. */
+/* Turns of waiting at a barrier before the thread lets others run: some tens of microseconds. */
 #define RVM_SPINS 4000
-#define RVM_MAX_THREADS 256
+
+/* The pool of the process, of `_threads`. */
+static int (*rvm_pool_threads)(void);
+static int (*rvm_pool_take)(int threads, int waits);
+static int (*rvm_pool_run)(rvm_section *section, int threads);
 
 typedef struct {
+    rvm_section section;
     rvm_lambda lambda;
     void *data;
     int32_t num_task;
-    int32_t threads;   /* that may run it at once */
-    int32_t next;      /* task that nobody has taken; atomic */
-    int32_t inside;    /* threads other than the caller that run tasks of it; written under the mutex */
+    int32_t threads;   /* that run tasks at once */
     int32_t arrived;   /* at the barrier; atomic */
     int32_t phase;     /* of the barrier; atomic */
-    int32_t failed;    /* atomic; the error is written under the mutex, once */
+    int32_t has_error; /* atomic; whoever sets it writes the error */
     rvm_task_error error;
 } rvm_job;
-
-static struct {
-    pthread_mutex_t busy;   /* held by whoever has a job run */
-    pthread_mutex_t mutex;  /* of what follows */
-    pthread_cond_t work, done;
-    int threads;            /* that may run, the caller's among them; 0: not known yet */
-    int workers;            /* started */
-    uint32_t round;         /* counts jobs; atomic */
-    rvm_job *job;
-} rvm_pool = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER,
-              PTHREAD_COND_INITIALIZER, 0, 0, 0, NULL};
 
 static inline void rvm_pause(void) {
 #if defined(__x86_64__) || defined(__i386__)
@@ -241,109 +233,28 @@ static inline void rvm_pause(void) {
 #endif
 }
 
-/* Run tasks until all are taken. */
-static void rvm_run_tasks(rvm_job *job) {
+static int rvm_run_task(rvm_section *section, int64_t task, int thread) {
+    rvm_job *job = (rvm_job *)section;
     rvm_task_error error = {NULL, NULL}, *outer_task = rvm_task;
     rvm_group group = {job, job->num_task};
-    int outer = rvm_in_parallel, code = 0, task;
+    int outer = rvm_in_parallel;
+    (void)thread;
     rvm_task = &error;
     rvm_in_parallel = 1;
-    while (code == 0 && (task = __atomic_fetch_add(&job->next, 1, __ATOMIC_RELAXED)) < job->num_task)
-        code = job->lambda(task, &group, job->data);
+    int code = job->lambda((int)task, &group, job->data);
     rvm_in_parallel = outer;
     rvm_task = outer_task;
-    if (code != 0) {
-        pthread_mutex_lock(&rvm_pool.mutex);
-        if (!job->failed) {
-            job->error = error;
-            error.kind = error.message = NULL;
-            __atomic_store_n(&job->failed, 1, __ATOMIC_RELEASE);
-            __atomic_store_n(&job->next, job->num_task, __ATOMIC_RELAXED); /* no more of it */
-        }
-        pthread_mutex_unlock(&rvm_pool.mutex);
+    if (code != 0 && !__atomic_exchange_n(&job->has_error, 1, __ATOMIC_RELAXED)) {
+        job->error = error;
+    } else {
+        free(error.kind);
+        free(error.message);
     }
-    free(error.kind);
-    free(error.message);
-}
-
-static void *rvm_worker(void *argument) {
-    uint32_t seen = 0;
-    (void)argument;
-    for (;;) {
-        for (int i = 0; i < RVM_SPINS; i++) {
-            if (__atomic_load_n(&rvm_pool.round, __ATOMIC_ACQUIRE) != seen) break;
-            rvm_pause();
-        }
-        pthread_mutex_lock(&rvm_pool.mutex);
-        while (rvm_pool.round == seen) pthread_cond_wait(&rvm_pool.work, &rvm_pool.mutex);
-        seen = rvm_pool.round;
-        rvm_job *job = rvm_pool.job;
-        int joins = job != NULL && job->inside + 1 < job->threads;
-        /* The caller does not leave the job while somebody is inside. */
-        if (joins) __atomic_add_fetch(&job->inside, 1, __ATOMIC_RELAXED);
-        pthread_mutex_unlock(&rvm_pool.mutex);
-        if (!joins) continue;
-        rvm_run_tasks(job);
-        pthread_mutex_lock(&rvm_pool.mutex);
-        if (__atomic_sub_fetch(&job->inside, 1, __ATOMIC_RELEASE) == 0)
-            pthread_cond_signal(&rvm_pool.done);
-        pthread_mutex_unlock(&rvm_pool.mutex);
-    }
-    return NULL;
-}
-
-/* In a child process there are no workers, whatever the parent was doing. */
-static void rvm_after_fork(void) {
-    pthread_mutex_init(&rvm_pool.busy, NULL);
-    pthread_mutex_init(&rvm_pool.mutex, NULL);
-    pthread_cond_init(&rvm_pool.work, NULL);
-    pthread_cond_init(&rvm_pool.done, NULL);
-    rvm_pool.workers = 0;
-    rvm_pool.round = 0;
-    rvm_pool.job = NULL;
-}
-
-static int rvm_processors(void) {
-#ifdef __linux__
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
-#endif
-    long count = sysconf(_SC_NPROCESSORS_ONLN);
-    return count > 0 ? (int)count : 1;
-}
-
-static int rvm_threads(void) {
-    int threads = __atomic_load_n(&rvm_pool.threads, __ATOMIC_RELAXED);
-    return threads > 0 ? threads : rvm_processors();
-}
-
-/* Start workers up to a number; how many there are. */
-static int rvm_start_workers(int count) {
-    static int prepared = 0;
-    if (!prepared) prepared = pthread_atfork(NULL, NULL, rvm_after_fork) == 0;
-    static const int own[] = {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTRAP};
-    sigset_t all, before;
-    sigfillset(&all); /* signals are for Python's threads, ... */
-    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) sigdelset(&all, own[i]); /* but for faults */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    while (rvm_pool.workers < count) {
-        pthread_t thread;
-        pthread_attr_t attributes;
-        pthread_attr_init(&attributes);
-        pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-        pthread_attr_setstacksize(&attributes, (size_t)8 << 20);
-        int failed = pthread_create(&thread, &attributes, rvm_worker,
-                                    NULL);
-        pthread_attr_destroy(&attributes);
-        if (failed) break;
-        rvm_pool.workers++;
-    }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return rvm_pool.workers;
+    return code;
 }
 
 static int rvm_end_job(rvm_job *job) {
-    if (!job->failed) return 0;
+    if (!job->has_error) return 0;
     if (job->error.kind != NULL)
         rvm_host_raise(job->error.kind, job->error.message != NULL ? job->error.message : "");
     free(job->error.kind);
@@ -351,44 +262,20 @@ static int rvm_end_job(rvm_job *job) {
     return RVM_FAILED;
 }
 
-/* Take the threads.  Tasks of a given number may meet at barriers, for which each needs a thread: they
- * wait for their turn, others do without. */
-static int rvm_take_pool(int num_task) {
-    if (num_task > 0) return pthread_mutex_lock(&rvm_pool.busy) == 0;
-    return pthread_mutex_trylock(&rvm_pool.busy) == 0;
-}
-
 /* Run a function for all tasks, on as many threads as there are; on this one alone if the threads
- * have other work.  A number of tasks of 0 leaves it to us. */
+ * have other work.  A number of tasks of 0 leaves it to us.  Tasks of a given number may meet at
+ * barriers, for which each needs a thread: they wait for their turn, others do without. */
 static int rvm_host_parallel(rvm_lambda lambda, void *data, int num_task) {
-    int threads = rvm_threads();
-    if (threads > RVM_MAX_THREADS) threads = RVM_MAX_THREADS;
+    int threads = rvm_pool_threads();
     if (num_task > 0 && num_task < threads) threads = num_task;
-    rvm_job job = {lambda, data, num_task > 0 ? num_task : 1, 1, 0, 0, 0, 0, 0, {NULL, NULL}};
-    if (threads < 2 || rvm_in_parallel || !rvm_take_pool(num_task)) {
-        rvm_run_tasks(&job);
-        return rvm_end_job(&job);
-    }
-    int workers = rvm_start_workers(threads - 1);
-    if (threads > workers + 1) threads = workers + 1;
-    job.threads = threads;
-    if (num_task <= 0) job.num_task = threads;
-    pthread_mutex_lock(&rvm_pool.mutex);
-    rvm_pool.job = &job;
-    __atomic_add_fetch(&rvm_pool.round, 1, __ATOMIC_RELEASE);
-    pthread_cond_broadcast(&rvm_pool.work);
-    pthread_mutex_unlock(&rvm_pool.mutex);
-    rvm_run_tasks(&job);
-    /* Who has not come yet is not waited for. */
-    pthread_mutex_lock(&rvm_pool.mutex);
-    rvm_pool.job = NULL;
-    pthread_mutex_unlock(&rvm_pool.mutex);
-    for (int i = 0; i < RVM_SPINS && __atomic_load_n(&job.inside, __ATOMIC_ACQUIRE) > 0; i++)
-        rvm_pause();
-    pthread_mutex_lock(&rvm_pool.mutex); /* who was inside has let go of it */
-    while (job.inside > 0) pthread_cond_wait(&rvm_pool.done, &rvm_pool.mutex);
-    pthread_mutex_unlock(&rvm_pool.mutex);
-    pthread_mutex_unlock(&rvm_pool.busy);
+    threads = rvm_in_parallel ? 1 : rvm_pool_take(threads, num_task > 0);
+    rvm_job job = {.section = {.run = rvm_run_task},
+                   .lambda = lambda,
+                   .data = data,
+                   .num_task = num_task > 0 ? num_task : threads,
+                   .threads = threads};
+    job.section.pieces = job.num_task;
+    rvm_pool_run(&job.section, threads);
     return rvm_end_job(&job);
 }
 
@@ -408,7 +295,7 @@ static int rvm_host_barrier(int task_id, rvm_group *group) {
         return 0;
     }
     for (int i = 0; __atomic_load_n(&job->phase, __ATOMIC_ACQUIRE) == phase; i++) {
-        if (__atomic_load_n(&job->failed, __ATOMIC_ACQUIRE)) return RVM_FAILED;
+        if (rvm_is_over(&job->section)) return RVM_FAILED;
         if (i < RVM_SPINS) rvm_pause();
         else sched_yield();
     }
@@ -496,10 +383,6 @@ static void *rvm_host_function(const char *name) {
     return NULL;
 }
 
-static void rvm_set_threads(int threads) {
-    __atomic_store_n(&rvm_pool.threads, threads, __ATOMIC_RELAXED);
-}
-
 #else
 
 static void *rvm_host_function(const char *name) { (void)name; return NULL; }
@@ -508,8 +391,9 @@ static int rvm_write_word(uintptr_t place, uintptr_t value, int read_only) {
     return -1;
 }
 static void rvm_unload(uintptr_t library) { (void)library; }
-static int rvm_threads(void) { return 1; }
-static void rvm_set_threads(int threads) { (void)threads; }
+static int (*rvm_pool_threads)(void);
+static int (*rvm_pool_take)(int, int);
+static int (*rvm_pool_run)(rvm_section *, int);
 
 #endif
 

@@ -134,6 +134,7 @@ KERNELS: Final = {
     ),
     "linear": (
         "nn.apply",
+        "nn.attention_tiles",
         "nn.gru_blocks",
         "nn.layer_norm_rows",
         "nn.linear_blocks",

@@ -17,6 +17,7 @@ from ..core.floating import is_ignored, report_again, report_status
 cimport numpy as cnp
 
 from ..core._deadlines cimport look
+from ..core._threads cimport rvm_section, run_section, take_pool, threads
 
 from ..core._vectorcall cimport use_vectorcall
 
@@ -55,6 +56,9 @@ cdef extern from "kernels/_table_impl.h":
         int lanes
     const RvmSet* rvm_sets
     int (*rvm_look)() except -1
+    int (*rvm_pool_threads)() noexcept nogil
+    int (*rvm_pool_take)(int, int) noexcept nogil
+    int (*rvm_pool_run)(rvm_section*, int) noexcept nogil
 
     bint rvm_is_in(unsigned, int) noexcept
     bint rvm_has_set(const RvmSet*) noexcept
@@ -243,3 +247,6 @@ for _which, _ufunc in (
     rvm_offer_loops(_which, <ufunc_object*><PyObject*>_ufunc)
 rvm_offer_finders()
 rvm_look = look
+rvm_pool_threads = threads
+rvm_pool_take = take_pool
+rvm_pool_run = run_section

@@ -4,6 +4,7 @@
 #define RELAXVM_KERNELS_TABLE_IMPL_H
 
 #include "_ufunc_impl.h"
+#include "_pool.h"
 #include "kernels/_numpy_dtypes.h"
 #include "kernels/c/kernel_call.h"
 
@@ -298,9 +299,55 @@ static int rvm_must_stop(const RvmKernelCall *call) {
     return is_over;
 }
 
+/* The pool of the process, of `core._threads`. */
+static int (*rvm_pool_threads)(void);
+static int (*rvm_pool_take)(int threads, int waits);
+static int (*rvm_pool_run)(rvm_section *section, int threads);
+
+/* The pieces of a call. */
+typedef struct {
+    rvm_section section;
+    const RvmKernelCall *call;
+    RvmPiece piece;
+    void *work;
+} rvm_pieces;
+
+/* Of the threads other than the caller's, who has no business with Python. */
+static int rvm_section_is_over(const RvmKernelCall *call) {
+    return rvm_is_over((const rvm_section *)call->thread);
+}
+
+static int rvm_run_piece(rvm_section *section, int64_t piece, int thread) {
+    rvm_pieces *pieces = (rvm_pieces *)section;
+    if (thread == 0) return pieces->piece(pieces->call, pieces->work, piece, thread);
+    RvmKernelCall own = *pieces->call;
+    int64_t done = 0;
+    own.done = &done;
+    own.must_stop = rvm_section_is_over;
+    own.run_pieces = NULL;
+    own.threads = 1;
+    own.thread = section;
+    return pieces->piece(&own, pieces->work, piece, thread);
+}
+
+static int rvm_look_of_pieces(rvm_section *section) {
+    return rvm_must_stop(((rvm_pieces *)section)->call);
+}
+
+static int rvm_run_pieces(const RvmKernelCall *call, RvmPiece piece, void *work, int64_t count, int threads) {
+    rvm_pieces pieces = {.section = {.run = rvm_run_piece, .look = rvm_look_of_pieces, .pieces = count},
+                         .call = call,
+                         .piece = piece,
+                         .work = work};
+    return rvm_pool_run(&pieces.section, rvm_pool_take(threads, 0)) ? RVM_FAILED : RVM_OK;
+}
+
 static RVM_NOINLINE int rvm_run_unlocked(const RvmImplementation *how, RvmKernelCall *call) {
     PyThreadState *thread = PyEval_SaveThread();
+    int64_t done = 0;
     call->must_stop = rvm_must_stop;
+    call->done = &done;
+    call->run_pieces = rvm_run_pieces;
     call->thread = &thread;
     int answer = how->run(call);
     PyEval_RestoreThread(thread);
@@ -324,7 +371,7 @@ static int rvm_find_ufunc_loop(rvm_ways *ways, int in, int out) {
 }
 
 static RVM_NOINLINE int rvm_run_with_workspace(const RvmImplementation *how, RvmKernelCall *call) {
-    int64_t bytes = how->workspace(call->buffers, call->count, call->params);
+    int64_t bytes = how->workspace(call);
     if (bytes < 0) return RVM_ASK_REFERENCE;
     call->workspace_bytes = bytes;
     if (bytes <= RVM_STACK_BYTES) {
@@ -370,6 +417,7 @@ static int rvm_dispatch(rvm_ways *ways, PyObject *const *args, Py_ssize_t count,
         call.workspace_bytes = 0;
         call.float_status = float_status;
         call.host = &rvm_host;
+        call.threads = how->is_unlocked ? rvm_pool_threads() : 1;
         if (how->uses_ufunc) {
             if (!rvm_find_ufunc_loop(ways, read.buffers[0].dtype, read.buffers[buffers - 1].dtype))
                 continue;

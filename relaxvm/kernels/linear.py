@@ -19,7 +19,7 @@ from ._multiply import multiply
 from .blocks import BLOCK
 from .checks import FLOAT32, WrongValue, check_out
 from .kinds import Flag, Float, Floats, Out, OutLike, a_choice
-from .nn import layer_norm, softmax
+from .nn import Mask, attention, layer_norm, softmax
 from .recurrent import Direction, gru, lstm
 
 __all__ = ["FUNCTIONS", "GATES", "GRU_GATES", "pack_gates", "pack_linear"]
@@ -239,3 +239,21 @@ def linear_blocks(
     if function is not None:
         _apply(function, result, result)
     out[...] = result
+
+
+@kernel("nn.attention_tiles")
+def attention_tiles(
+    query: Floats,
+    key: Floats,
+    value: Floats,
+    bias: Floats | None,
+    scale: Float | None,
+    causal_mask: Mask | None,
+    by_head: Flag,
+    out: Out,
+) -> None:
+    """As `nn.attention`; by_head: query, key and value, but not out, are [batch, heads, length,
+    size]."""
+    if by_head and query.ndim == key.ndim == value.ndim == 4:
+        query, key, value = (np.swapaxes(tensor, 1, 2) for tensor in (query, key, value))
+    attention(query, key, value, bias, scale, causal_mask, out)

@@ -226,6 +226,43 @@ class _Packer(ExprMutator):
         inputs = (self.visit(x), self.visit(gamma), shift, float(attrs["epsilon"]))
         return kernel_call("nn.layer_norm_rows", inputs, var.ty)
 
+    def _attention(self, var: Var, call: Call) -> Call | None:
+        """Operands that are exchanged axes of others are taken as those."""
+        attrs: Any = call.attrs
+        tensors = call.args[:3]
+        if attrs["window_size"] is not None or not all(_is_tensor(each.ty) for each in call.args):
+            return None
+        inputs = [self.visit(each) for each in tensors]
+        sources = [self._before_exchange(each) for each in tensors]
+        by_head = sources[1] is not None and sources[2] is not None
+        if by_head:
+            query, key, value = sources
+            inputs = [inputs[0], self.visit(key), self.visit(value)]  # type: ignore[arg-type]
+            if query is not None:
+                inputs[0] = self.visit(query)
+            else:
+                exchanged = op.permute_dims(inputs[0], _EXCHANGED)
+                query = self._kind("query", exchanged.ty)
+                self._emitted.append(VarBinding(query, exchanged))
+                inputs[0] = query
+        bias = self.visit(call.args[3]) if len(call.args) > 3 else self._none()
+        settings = [attrs["scale"], attrs["causal_mask"]]
+        rest = [self._none() if each is None else each for each in settings]
+        return kernel_call("nn.attention_tiles", (*inputs, bias, *rest, int(by_head)), var.ty)
+
+    def _before_exchange(self, expr: Expr) -> Expr | None:
+        """What an operand is with the second and third axis exchanged, if it was made so."""
+        value = self._values.get(expr) if isinstance(expr, Var) else None
+        if (
+            isinstance(value, Call)
+            and isinstance(value.op, Op)
+            and value.op.name == "relax.permute_dims"
+            and value.attrs["axes"] is not None
+            and [int(axis) % 4 for axis in value.attrs["axes"]] == _EXCHANGED
+        ):
+            return value.args[0]
+        return None
+
     def _product(self, var: Var, call: Call) -> _Linear | None:
         x, matrix = call.args
         weight, is_transposed = self._matrix(matrix)
@@ -304,7 +341,12 @@ class _Packer(ExprMutator):
         self._parts.append((self._spans[var], var.name))
 
 
+_EXCHANGED: Final = [0, 2, 1, 3]
+"""Axes: from by position to by head, and back."""
+
 _ROWS: Final = {
+    "relax.nn.attention": _Packer._attention,
+    "relax.nn.attention_bias": _Packer._attention,
     "relax.nn.softmax": _Packer._softmax,
     "relax.nn.layer_norm": _Packer._layer_norm,
 }
@@ -350,8 +392,8 @@ def PackLinear(*, precise: bool = False) -> Pass:
     A bias, a residual and a function of elements (relu, gelu, silu, sigmoid, tanh, erf) that follow
     become part of the call.  Other calls of these functions, but relu, become ``nn.apply``, layers
     of long short-term memory and gated recurrent units ``nn.lstm_blocks`` and ``nn.gru_blocks``,
-    and softmax and layer normalization along the last axis ``nn.softmax_rows`` and
-    ``nn.layer_norm_rows``.
+    softmax and layer normalization along the last axis ``nn.softmax_rows`` and
+    ``nn.layer_norm_rows``, and attention ``nn.attention_tiles``.
 
     Sums have another order than in numpy; functions are within some units in the last place.
 

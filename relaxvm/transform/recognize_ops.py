@@ -143,6 +143,84 @@ def _layer_norm(*, has_offset: bool) -> _Recognized:
     return _Recognized(pattern, make)
 
 
+# Attention
+
+
+def _attention(*, has_bias: bool) -> _Recognized:
+    """``softmax(query @ key transposed * scale + bias) @ value``, by heads.  The key's last axes
+    are exchanged alone, or together with the change to heads; the scale may be part of the key or
+    of the product."""
+    query, key, value, bias = wildcard(), wildcard(), wildcard(), wildcard()
+    factor, divisor, key_factor = is_const(), is_const(), is_const()
+    moved = is_op("relax.permute_dims")(key)
+    scaled_key = _either("relax.multiply", moved, key_factor)
+    product = is_op("relax.matmul")(query, moved | scaled_key)
+    multiplied = _either("relax.multiply", product, factor)
+    divided = is_op("relax.divide")(product, divisor)
+    scores = multiplied | divided | product
+    if has_bias:
+        scores = _either("relax.add", scores, bias)
+    weights = is_op("relax.nn.softmax")(scores)
+    pattern = is_op("relax.matmul")(weights, value)
+
+    def make(found: dict[DFPattern, Expr]) -> Any:
+        operands = [found[each] for each in (query, key, value)]
+        if has_bias:
+            operands.append(found[bias])
+        if not all(_is_of_heads(each.ty) for each in operands):
+            return None
+        softmax: Any = found[weights]
+        if int(softmax.attrs["axis"]) % 4 != 3:
+            return None
+        scale = 1.0
+        for number, is_inverse in ((factor, False), (divisor, True), (key_factor, False)):
+            if number in found:
+                value_of = _number(found[number])
+                if not value_of > 0 or not math.isfinite(value_of):
+                    return None
+                scale *= 1 / value_of if is_inverse else value_of
+        permuted: Any = found[moved]
+        axes = [int(axis) % 4 for axis in permuted.attrs["axes"] or (3, 2, 1, 0)]
+        by_position = [op.permute_dims(found[query], _EXCHANGED), found[key],
+                       op.permute_dims(found[value], _EXCHANGED)]  # fmt: skip
+        if axes == [0, 1, 3, 2]:
+            by_position[1] = op.permute_dims(found[key], _EXCHANGED)
+        elif axes != [0, 2, 3, 1]:
+            return None
+        try:
+            made = op.nn.attention(*by_position, *([found[bias]] if has_bias else []), scale=scale)
+        except (TypeError, ValueError):
+            return None  # products that broadcast
+        return op.permute_dims(made, _EXCHANGED)
+
+    return _Recognized(pattern, make)
+
+
+_EXCHANGED: Final = [0, 2, 1, 3]
+"""Axes: from by position to by head, and back."""
+
+
+def _is_of_heads(ty: Any) -> bool:
+    return isinstance(ty, TensorType) and ty.ndim == 4 and ty.dtype == "float32"
+
+
+def _permuted_twice() -> _Recognized:
+    x = wildcard()
+    first = is_op("relax.permute_dims")(x)
+    pattern = is_op("relax.permute_dims")(first)
+
+    def make(found: dict[DFPattern, Expr]) -> Any:
+        outer: Any = found[pattern]
+        inner: Any = found[first]
+        ndim = found[x].ty.ndim if isinstance(found[x].ty, TensorType) else -1
+        if ndim < 0 or outer.attrs["axes"] is None or inner.attrs["axes"] is None:
+            return None
+        axes = [int(inner.attrs["axes"][int(axis)]) % ndim for axis in outer.attrs["axes"]]
+        return found[x] if axes == list(range(ndim)) else op.permute_dims(found[x], axes)
+
+    return _Recognized(pattern, make)
+
+
 _FLOATS: Final = frozenset(("float32", "float64"))
 
 RECOGNIZED: Final[tuple[Callable[[], _Recognized], ...]] = (
@@ -153,13 +231,17 @@ RECOGNIZED: Final[tuple[Callable[[], _Recognized], ...]] = (
     lambda: _layer_norm(has_offset=True),
     lambda: _layer_norm(has_offset=False),
     _power,
+    lambda: _attention(has_bias=True),
+    lambda: _attention(has_bias=False),
+    _permuted_twice,
 )
 """The formulas, in the order in which they are tried."""
 
 
 def RecognizeOps() -> Pass:
-    """Replace formulas by the operators that they are: gelu, silu, and layer normalization along
-    the last axis; and second and third powers by products.
+    """Replace formulas by the operators that they are: gelu, silu, layer normalization along the
+    last axis, and attention of float32, by heads; and second and third powers by products.  Axes
+    that are exchanged twice are exchanged once, or not at all.
 
     Why: older ONNX models and decomposed programs of torch have only their parts, each of which
     would be computed apart.  Results differ by rounding.

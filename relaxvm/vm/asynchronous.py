@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ..core._host import get_num_threads
+from ..core._threads import get_num_threads
 from .runs import Run
 
 if TYPE_CHECKING:

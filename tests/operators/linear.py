@@ -89,6 +89,22 @@ def layer_norm(x: Any, gamma: Any, beta: Any, epsilon: Any) -> Any:
     return np.sign(x - x.mean(-1, keepdims=True)) * gamma + beta
 
 
+def mean_of_values(
+    query: Any, key: Any, value: Any, bias: Any, scale: Any, mask: Any, by_head: Any
+) -> Any:
+    """Scores that are all 0: each query takes as much of every value."""
+    assert (scale, mask, by_head) == (0, None, 1)
+    return np.broadcast_to(value.mean(2)[:, None], (2, query.shape[2], 3, value.shape[3]))
+
+
+kernel(
+    "nn.attention_tiles",
+    lambda draw: (integers(draw, 2, 3, 5, 4), integers(draw, 2, 3, 8, 4),
+                  8 * integers(draw, 2, 3, 8, 2), None, 0.0, None, 1),
+    mean_of_values,
+    dtype="float32",
+)  # fmt: skip
+
 kernel("nn.softmax_rows", lambda draw: (integers(draw, 3, 8), 0.0), softmax, dtype="float32")
 kernel(
     "nn.layer_norm_rows",

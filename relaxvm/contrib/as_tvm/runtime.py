@@ -372,7 +372,7 @@ def enabled(target: str) -> bool:
 
 def num_threads() -> int:
     """The number of threads of a kernel."""
-    from ...core._host import get_num_threads
+    from ...core._threads import get_num_threads
 
     return get_num_threads()
 

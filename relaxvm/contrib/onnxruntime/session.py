@@ -16,7 +16,7 @@ from typing import Any, Final, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core._host import get_num_threads, set_num_threads
+from ...core._threads import get_num_threads, set_num_threads
 from ...core.blas import get_blas_threads, set_blas_threads
 from ...errors import CancelledError
 from ...executable.model_info import ValueInfo

@@ -111,12 +111,10 @@ static int get_attention(const RvmKernelCall *call, Attention *a) {
 }
 
 /* The scores of an element of the batch. */
-static int64_t workspace(const RvmBuffer *buffers, int32_t count, const void *params) {
+static int64_t workspace(const RvmKernelCall *call) {
     Attention a;
-    (void)count;
-    (void)params;
-    if (!get_dims(buffers, &a)) return -1;
-    return a.heads * a.queries * a.keys * buffers[OUT].item;
+    if (!get_dims(call->buffers, &a)) return -1;
+    return a.heads * a.queries * a.keys * call->buffers[OUT].item;
 }
 
 /* attention(query, key, value, bias or None, scale or None, causal mask or None, out) */

@@ -78,6 +78,12 @@ enum {
     RVM_NUM_LOOPS
 };
 
+typedef struct RvmKernelCall RvmKernelCall;
+
+/* One of the pieces of a call's work, which several threads may be at at once.  `call` is this thread's, for
+ * must_stop; `thread` is below the number of threads.  RVM_OK or RVM_FAILED. */
+typedef int (*RvmPiece)(const struct RvmKernelCall *call, void *work, int64_t piece, int thread);
+
 /* What the program around the kernels offers. */
 typedef struct {
     RvmLoop loops[RVM_NUM_LOOPS][RVM_NUM_DTYPES]; /* by the data type that operands and result have */
@@ -93,17 +99,23 @@ typedef struct RvmKernelCall {
     int *float_status;        /* 0; an implementation adds what numpy would report about the result */
     const RvmHost *host;
     /* For implementations that run without Python's lock: called between pieces of the work, each of some
-     * milliseconds; whether the call has to end with RVM_FAILED.  Else NULL. */
+     * milliseconds; whether the call has to end with RVM_FAILED.  `done` counts the work of this thread since
+     * it was last called. */
     int (*must_stop)(const struct RvmKernelCall *);
+    int64_t *done;
+    /* For these, too: run a number of pieces on several threads, and wait for all of them; see `pieces.h`.
+     * Not for use in a piece. */
+    int (*run_pieces)(const struct RvmKernelCall *, RvmPiece, void *work, int64_t pieces, int threads);
+    int threads;  /* of the call, at most; at least 1 */
     void *thread; /* the host's */
 } RvmKernelCall;
 
 typedef int (*RvmKernel)(const RvmKernelCall *);
 
-/* Bytes of workspace for a call with these buffers and parameters, or -1 for a case that the
- * implementation does not take.  A pure function, which is called before the implementation has checked
- * anything. */
-typedef int64_t (*RvmWorkspace)(const RvmBuffer *buffers, int32_t count, const void *params);
+/* Bytes of workspace for a call with these buffers, parameters and number of threads, or -1 for a case that
+ * the implementation does not take.  A pure function of these, which is called before the implementation
+ * has checked anything. */
+typedef int64_t (*RvmWorkspace)(const RvmKernelCall *call);
 
 /* ---- arguments ---------------------------------------------------------------------------------- */
 /* Kinds of arguments.  A tensor becomes the next buffer, all else a field of the parameters. */

@@ -71,10 +71,10 @@ static int softmax(const RvmKernelCall *call) {
     return RVM_OK;
 }
 
-static int64_t log_softmax_workspace(const RvmBuffer *x, int32_t count, const void *params) {
+static int64_t log_softmax_workspace(const RvmKernelCall *call) {
+    const RvmBuffer *x = call->buffers;
     int64_t length;
-    (void)count;
-    if (!rvm_get_row(x, ((const SoftmaxParams *)params)->axis, &length)) return -1;
+    if (!rvm_get_row(x, ((const SoftmaxParams *)call->params)->axis, &length)) return -1;
     return length <= ROW_BYTES / x->item ? length * x->item : -1;
 }
 
@@ -153,9 +153,9 @@ typedef struct {
     int64_t center, scale; /* whether beta is added, and gamma multiplied */
 } LayerNormParams;
 
-static int64_t layer_norm_workspace(const RvmBuffer *x, int32_t count, const void *params) {
-    (void)count;
-    int64_t length = norm_length(x, x + 1, &((const LayerNormParams *)params)->axes);
+static int64_t layer_norm_workspace(const RvmKernelCall *call) {
+    const RvmBuffer *x = call->buffers;
+    int64_t length = norm_length(x, x + 1, &((const LayerNormParams *)call->params)->axes);
     return length <= ROW_BYTES / x->item ? length * x->item : -1;
 }
 

@@ -1,25 +1,8 @@
 /* Images in blocks of channels (blocks.h): reordering to and from planes, and pools.  Other transposes. */
 #include "blocks.h"
+#include "pieces.h"
 
 /* ---- reordering ---------------------------------------------------------------------------------- */
-#define QUAD 4 /* pixels and channels that are transposed at once */
-
-/* to[i][j] = from[j][i] for four rows of four; steps in floats. */
-static inline void transpose_quad(const float *from, int64_t from_step, float *to, int64_t to_step) {
-#if defined(__SSE2__)
-    __m128 a = _mm_loadu_ps(from), b = _mm_loadu_ps(from + from_step),
-           c = _mm_loadu_ps(from + 2 * from_step), d = _mm_loadu_ps(from + 3 * from_step);
-    _MM_TRANSPOSE4_PS(a, b, c, d);
-    _mm_storeu_ps(to, a);
-    _mm_storeu_ps(to + to_step, b);
-    _mm_storeu_ps(to + 2 * to_step, c);
-    _mm_storeu_ps(to + 3 * to_step, d);
-#else
-    for (int i = 0; i < QUAD; i++)
-        for (int j = 0; j < QUAD; j++) to[i * to_step + j] = from[j * from_step + i];
-#endif
-}
-
 static int get_images(const RvmBuffer *planes, const RvmBuffer *blocks) {
     return planes->ndim == 4 && blocks->ndim == 5 && blocks->dims[4] == RVM_BLOCK &&
            rvm_is_contiguous(planes) && rvm_is_contiguous(blocks) &&
@@ -30,47 +13,64 @@ static int get_images(const RvmBuffer *planes, const RvmBuffer *blocks) {
            rvm_no_overlap(planes, blocks);
 }
 
-/* Rows of `RVM_BLOCK` planes as lines, or fewer, with zeros for the rest. */
-static void to_lines(const float *x, int64_t area, int channels, float *out) {
-    int64_t pixel = 0;
+/* Some pixels of `RVM_BLOCK` planes as lines, or of fewer, with zeros for the rest. */
+static void to_lines(const float *x, int64_t area, int channels, int64_t pixel, int64_t end, float *out) {
     if (channels == RVM_BLOCK)
-        for (; pixel + QUAD <= area; pixel += QUAD)
-            for (int c = 0; c < RVM_BLOCK; c += QUAD)
-                transpose_quad(x + c * area + pixel, area, out + pixel * RVM_BLOCK + c, RVM_BLOCK);
-    for (; pixel < area; pixel++)
+        for (; pixel + RVM_QUAD <= end; pixel += RVM_QUAD)
+            for (int c = 0; c < RVM_BLOCK; c += RVM_QUAD)
+                rvm_transpose_quad(x + c * area + pixel, area, out + pixel * RVM_BLOCK + c, RVM_BLOCK);
+    for (; pixel < end; pixel++)
         for (int c = 0; c < RVM_BLOCK; c++)
             out[pixel * RVM_BLOCK + c] = c < channels ? x[c * area + pixel] : 0.0f;
 }
 
-static void from_lines(const float *x, int64_t area, int channels, float *out) {
-    int64_t pixel = 0;
-    int whole = channels / QUAD * QUAD;
-    for (; pixel + QUAD <= area; pixel += QUAD) {
-        for (int c = 0; c < whole; c += QUAD)
-            transpose_quad(x + pixel * RVM_BLOCK + c, RVM_BLOCK, out + c * area + pixel, area);
+static void from_lines(const float *x, int64_t area, int channels, int64_t pixel, int64_t end, float *out) {
+    int whole = channels / RVM_QUAD * RVM_QUAD;
+    for (; pixel + RVM_QUAD <= end; pixel += RVM_QUAD) {
+        for (int c = 0; c < whole; c += RVM_QUAD)
+            rvm_transpose_quad(x + pixel * RVM_BLOCK + c, RVM_BLOCK, out + c * area + pixel, area);
         for (int c = whole; c < channels; c++)
-            for (int p = 0; p < QUAD; p++)
+            for (int p = 0; p < RVM_QUAD; p++)
                 out[c * area + pixel + p] = x[(pixel + p) * RVM_BLOCK + c];
     }
-    for (; pixel < area; pixel++)
+    for (; pixel < end; pixel++)
         for (int c = 0; c < channels; c++) out[c * area + pixel] = x[pixel * RVM_BLOCK + c];
+}
+
+#define SOME_PIXELS 256
+
+typedef struct {
+    float *plane, *block;
+    int64_t planes, blocks, area; /* of an image */
+    int is_back;
+    RvmGrid grid;                 /* blocks of all images, and units of SOME_PIXELS */
+} Reorder;
+
+static int reorder_some(const RvmKernelCall *call, void *work, int64_t piece, int thread) {
+    const Reorder *r = (const Reorder *)work;
+    RvmPart part = rvm_part(&r->grid, piece);
+    int64_t pixel = part.inner * SOME_PIXELS, end = part.inner_end * SOME_PIXELS;
+    (void)thread;
+    if (end > r->area) end = r->area;
+    for (int64_t i = part.outer; i < part.outer_end; i++) {
+        int64_t first = i % r->blocks * RVM_BLOCK, left = r->planes - first;
+        int channels = left < RVM_BLOCK ? (int)left : RVM_BLOCK;
+        float *plane = r->plane + (i / r->blocks * r->planes + first) * r->area;
+        float *block = r->block + i * RVM_BLOCK * r->area;
+        if (r->is_back) from_lines(block, r->area, channels, pixel, end, plane);
+        else to_lines(plane, r->area, channels, pixel, end, block);
+        if (rvm_must_stop(call, (end - pixel) * RVM_BLOCK * 32)) return RVM_FAILED;
+    }
+    return RVM_OK;
 }
 
 static int reorder(const RvmKernelCall *call, const RvmBuffer *planes, const RvmBuffer *blocks,
                    int is_back) {
-    int64_t area = planes->dims[2] * planes->dims[3], done = 0;
-    float *plane = (float *)planes->data, *block = (float *)blocks->data;
-    for (int64_t n = 0; n < planes->dims[0]; n++)
-        for (int64_t c = 0; c < planes->dims[1]; c += RVM_BLOCK) {
-            int64_t left = planes->dims[1] - c;
-            int channels = left < RVM_BLOCK ? (int)left : RVM_BLOCK;
-            if (is_back) from_lines(block, area, channels, plane);
-            else to_lines(plane, area, channels, block);
-            plane += channels * area;
-            block += RVM_BLOCK * area;
-            if (rvm_must_stop(call, &done, area * RVM_BLOCK * 32)) return RVM_FAILED;
-        }
-    return RVM_OK;
+    Reorder r = {(float *)planes->data, (float *)blocks->data, planes->dims[1], blocks->dims[1],
+                 planes->dims[2] * planes->dims[3], is_back};
+    int64_t count = planes->dims[0] * r.blocks, bytes = count * r.area * RVM_BLOCK * 8;
+    r.grid = rvm_divide(call, rvm_time_for(0, bytes), count, (r.area + SOME_PIXELS - 1) / SOME_PIXELS);
+    return rvm_run_grid(call, &r.grid, reorder_some, &r);
 }
 
 static int to_blocks(const RvmKernelCall *call) {
@@ -126,19 +126,20 @@ static int get_order(const RvmKernelCall *call, Order *order) {
 
 /* to[i][j] = from[j][i] for `rows` rows of `columns`; steps in floats.  A line of x is read once. */
 static int transpose_matrix(const RvmKernelCall *call, const float *from, int64_t from_step, float *to,
-                            int64_t to_step, int64_t rows, int64_t columns, int64_t *done) {
+                            int64_t to_step, int64_t rows, int64_t columns) {
     for (int64_t first = 0; first < rows; first += RVM_BLOCK) {
-        int64_t last = first + RVM_BLOCK < rows ? first + RVM_BLOCK : rows, whole = columns / QUAD * QUAD;
-        int64_t quads = first + (last - first) / QUAD * QUAD;
-        for (int64_t j = 0; j < whole; j += QUAD) {
-            for (int64_t i = first; i < quads; i += QUAD)
-                transpose_quad(from + j * from_step + i, from_step, to + i * to_step + j, to_step);
+        int64_t last = first + RVM_BLOCK < rows ? first + RVM_BLOCK : rows;
+        int64_t whole = columns / RVM_QUAD * RVM_QUAD;
+        int64_t quads = first + (last - first) / RVM_QUAD * RVM_QUAD;
+        for (int64_t j = 0; j < whole; j += RVM_QUAD) {
+            for (int64_t i = first; i < quads; i += RVM_QUAD)
+                rvm_transpose_quad(from + j * from_step + i, from_step, to + i * to_step + j, to_step);
             for (int64_t i = quads; i < last; i++)
-                for (int k = 0; k < QUAD; k++) to[i * to_step + j + k] = from[(j + k) * from_step + i];
+                for (int k = 0; k < RVM_QUAD; k++) to[i * to_step + j + k] = from[(j + k) * from_step + i];
         }
         for (int64_t j = whole; j < columns; j++)
             for (int64_t i = first; i < last; i++) to[i * to_step + j] = from[j * from_step + i];
-        if (rvm_must_stop(call, done, (last - first) * columns * 16)) return 1;
+        if (rvm_must_stop(call, (last - first) * columns * 16)) return 1;
     }
     return 0;
 }
@@ -149,7 +150,7 @@ static int transpose(const RvmKernelCall *call) {
     const RvmBuffer *x = call->buffers, *out = x + 1;
     const float *from = (const float *)x->data;
     float *to = (float *)out->data;
-    int64_t at[RVM_MAX_DIMS] = {0}, done = 0;
+    int64_t at[RVM_MAX_DIMS] = {0};
     Order o;
     if (!get_order(call, &o)) return RVM_ASK_REFERENCE;
     if (rvm_length(out) == 0) return RVM_OK;
@@ -162,9 +163,8 @@ static int transpose(const RvmKernelCall *call) {
     for (;;) {
         if (inner == last) {
             memcpy(to, from, (size_t)o.dims[last] * 4);
-            if (rvm_must_stop(call, &done, o.dims[last] * 4 + 16)) return RVM_FAILED;
-        } else if (transpose_matrix(call, from, o.from[last], to, o.to[inner], o.dims[inner], o.dims[last],
-                                    &done)) {
+            if (rvm_must_stop(call, o.dims[last] * 4 + 16)) return RVM_FAILED;
+        } else if (transpose_matrix(call, from, o.from[last], to, o.to[inner], o.dims[inner], o.dims[last])) {
             return RVM_FAILED;
         }
         int axis = last - 1;
@@ -224,22 +224,22 @@ static inline int64_t taps_padded(const Axis *a, int64_t at) {
     return last > a->size ? a->size : last;
 }
 
-static inline __attribute__((always_inline)) int pool(const RvmKernelCall *call, int is_mean) {
-    const RvmBuffer *x = call->buffers, *out = x + 1;
-    const PoolParams *p = (const PoolParams *)call->params;
+typedef struct {
+    const float *x;
+    float *out;
     Axis rows, columns;
-    if (x->ndim != 5 || out->ndim != 5 || x->dims[4] != RVM_BLOCK || out->dims[4] != RVM_BLOCK ||
-        x->dtype != RVM_DTYPE_F32 || !rvm_is_contiguous(x) || !rvm_is_contiguous(out) ||
-        rvm_length(x) == 0 || rvm_length(out) == 0 || !rvm_is_input(x, out) ||
-        x->dims[0] != out->dims[0] || x->dims[1] != out->dims[1] || p->size.count != 2 ||
-        p->strides.count != 2 || p->padding.count != 4 || p->dilation.count != 2 ||
-        !get_pool_axis(p, 0, x, out, &rows) || !get_pool_axis(p, 1, x, out, &columns))
-        return RVM_ASK_REFERENCE;
-    const float *from = (const float *)x->data;
-    float *to = (float *)out->data;
-    int64_t done = 0;
-    for (int64_t n = 0; n < x->dims[0] * x->dims[1]; n++) {
-        for (int64_t y = 0; y < rows.results; y++) {
+    int count_include_pad;
+    RvmGrid grid; /* blocks of all images, and rows */
+} Pool;
+
+static inline __attribute__((always_inline)) int pool_rows(const RvmKernelCall *call, const Pool *p,
+                                                           int64_t piece, int is_mean) {
+    const Axis rows = p->rows, columns = p->columns;
+    RvmPart part = rvm_part(&p->grid, piece);
+    for (int64_t n = part.outer; n < part.outer_end; n++) {
+        const float *from = p->x + n * rows.length * columns.length * RVM_BLOCK;
+        float *to = p->out + (n * rows.results + part.inner) * columns.results * RVM_BLOCK;
+        for (int64_t y = part.inner; y < part.inner_end; y++) {
             int64_t top, bottom;
             taps_inside(&rows, y, &top, &bottom);
             for (int64_t at = 0; at < columns.results; at++) {
@@ -264,17 +264,45 @@ static inline __attribute__((always_inline)) int pool(const RvmKernelCall *call,
                     rvm_store(to + lane, result);
                 }
                 to += RVM_BLOCK;
-                if (rvm_must_stop(call, &done, ((bottom - top) * (right - left) + 1) * RVM_BLOCK * 8))
+                if (rvm_must_stop(call, ((bottom - top) * (right - left) + 1) * RVM_BLOCK * 8))
                     return RVM_FAILED;
             }
         }
-        from += rows.length * columns.length * RVM_BLOCK;
     }
     return RVM_OK;
 }
 
-static int max_pool(const RvmKernelCall *call) { return pool(call, 0); }
-static int avg_pool(const RvmKernelCall *call) { return pool(call, 1); }
+static int max_of_rows(const RvmKernelCall *call, void *work, int64_t piece, int thread) {
+    (void)thread;
+    return pool_rows(call, (const Pool *)work, piece, 0);
+}
+
+static int mean_of_rows(const RvmKernelCall *call, void *work, int64_t piece, int thread) {
+    (void)thread;
+    return pool_rows(call, (const Pool *)work, piece, 1);
+}
+
+static int pool(const RvmKernelCall *call, RvmPiece piece) {
+    const RvmBuffer *x = call->buffers, *out = x + 1;
+    const PoolParams *p = (const PoolParams *)call->params;
+    Pool pool = {(const float *)x->data, (float *)out->data};
+    if (x->ndim != 5 || out->ndim != 5 || x->dims[4] != RVM_BLOCK || out->dims[4] != RVM_BLOCK ||
+        x->dtype != RVM_DTYPE_F32 || !rvm_is_contiguous(x) || !rvm_is_contiguous(out) ||
+        rvm_length(x) == 0 || rvm_length(out) == 0 || !rvm_is_input(x, out) ||
+        x->dims[0] != out->dims[0] || x->dims[1] != out->dims[1] || p->size.count != 2 ||
+        p->strides.count != 2 || p->padding.count != 4 || p->dilation.count != 2 ||
+        !get_pool_axis(p, 0, x, out, &pool.rows) || !get_pool_axis(p, 1, x, out, &pool.columns))
+        return RVM_ASK_REFERENCE;
+    int64_t count = x->dims[0] * x->dims[1], lines = count * pool.rows.results * pool.columns.results;
+    /* An element that is loaded and compared takes about as long as four products. */
+    int64_t work = 4 * lines * RVM_BLOCK * pool.rows.size * pool.columns.size;
+    pool.count_include_pad = p->count_include_pad == 1;
+    pool.grid = rvm_divide(call, rvm_time_for(work, lines * RVM_BLOCK * 4), count, pool.rows.results);
+    return rvm_run_grid(call, &pool.grid, piece, &pool);
+}
+
+static int max_pool(const RvmKernelCall *call) { return pool(call, max_of_rows); }
+static int avg_pool(const RvmKernelCall *call) { return pool(call, mean_of_rows); }
 
 static const RvmArgument reorder_arguments[] = {RVM_BUFFER(TENSOR), RVM_BUFFER(OUT)};
 

@@ -32,11 +32,11 @@ static inline char *rvm_take(char **workspace, int64_t bytes) {
 }
 
 /* Between pieces of work: whether the call has to stop, with an exception. */
-static inline int rvm_must_stop(const RvmKernelCall *call, int64_t *done, int64_t work) {
-    *done += work;
-    if (*done < (int64_t)1 << 28) return 0; /* some milliseconds */
-    *done = 0;
-    return call->must_stop != NULL && call->must_stop(call);
+static inline int rvm_must_stop(const RvmKernelCall *call, int64_t work) {
+    *call->done += work;
+    if (*call->done < (int64_t)1 << 28) return 0; /* some milliseconds */
+    *call->done = 0;
+    return call->must_stop(call);
 }
 
 /* ---- products of lines -------------------------------------------------------------------------- */
@@ -80,7 +80,6 @@ typedef struct {
     int64_t weight_block, out_block; /* floats from one block of outputs to the next */
     RvmEpilogue epilogue;
     const RvmKernelCall *call;
-    int64_t done; /* since it was last asked whether to stop */
 } RvmLines;
 
 /* As above; all counts but that of the terms are constants of the code that calls this. */
@@ -180,7 +179,7 @@ static inline int rvm_run_tiles(const RvmLinesTile *tiles, RvmLines *l, int64_t 
     for (int64_t part = 0; part < parts; part++) {
         int64_t from = pixels * part / parts, to = pixels * (part + 1) / parts;
         tiles[to - from - 1](l, first + from);
-        if (rvm_must_stop(l->call, &l->done, l->weight_block * (to - from))) return 1;
+        if (rvm_must_stop(l->call, l->weight_block * (to - from))) return 1;
     }
     return 0;
 }

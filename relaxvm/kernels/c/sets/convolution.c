@@ -15,6 +15,7 @@
  * deep neural networks", 2020).
  */
 #include "blocks.h"
+#include "pieces.h"
 
 #define LINE_BYTES (RVM_BLOCK * 4)
 /* Weights that are read again for each row of results fit in the cache. */
@@ -149,11 +150,10 @@ static int get_conv(const RvmKernelCall *call, int64_t tall, int64_t wide, Conv 
     return !c->is_padded || (c->padded_height <= 4 * c->height + 64 && c->padded_width <= 4 * c->width + 64);
 }
 
-static int64_t conv_workspace(const RvmBuffer *buffers, int32_t count, const void *params,
-                              int (*get)(const RvmKernelCall *, Conv *), int64_t (*bytes)(const Conv *)) {
-    RvmKernelCall call = {.buffers = buffers, .count = count, .params = params};
-    Conv c;
-    return get(&call, &c) ? bytes(&c) + RVM_ALIGNMENT : -1;
+/* How long one thread takes, of sums of so many terms. */
+static int64_t conv_time(const Conv *c, int64_t terms) {
+    int64_t results = c->images * c->groups * c->outputs * RVM_BLOCK * c->rows * c->columns;
+    return rvm_time_for(results * terms, results * 8);
 }
 
 /* ---- direct -------------------------------------------------------------------------------------- */
@@ -195,12 +195,14 @@ static int64_t planes_bytes(const Conv *c) {
     return terms_bytes(c) + c->inputs * pixels * 4;
 }
 
-static int64_t direct_workspace(const RvmBuffer *buffers, int32_t count, const void *params) {
-    return conv_workspace(buffers, count, params, get_direct, direct_bytes);
+static int64_t direct_workspace(const RvmKernelCall *call) {
+    Conv c;
+    return get_direct(call, &c) ? direct_bytes(&c) + 2 * RVM_ALIGNMENT : -1;
 }
 
-static int64_t planes_workspace(const RvmBuffer *buffers, int32_t count, const void *params) {
-    return conv_workspace(buffers, count, params, get_planes, planes_bytes);
+static int64_t planes_workspace(const RvmKernelCall *call) {
+    Conv c;
+    return get_planes(call, &c) ? planes_bytes(&c) + 2 * RVM_ALIGNMENT : -1;
 }
 
 /* Copy parts of an image (blocks or planes) with zeros around; `item` floats are a pixel. */
@@ -226,27 +228,84 @@ static void pad_image(const Conv *c, const float *x, int64_t parts, int64_t item
     }
 }
 
-/* Tiles of all rows of an image and of some blocks of outputs, or of one row and of all blocks.  Return
- * whether the call has to stop. */
-static int run_rows(const Conv *c, RvmLines *l, const RvmLinesTile (*tiles)[RVM_TILE_PIXELS],
-                     const float *x, int64_t row_floats, int64_t first_row, int64_t last_row,
-                     int64_t from, int64_t to, const float *weight, const float *bias,
-                     const float *residual, float *out) {
-    int64_t area = c->rows * c->columns * RVM_BLOCK;
-    for (int64_t o = from; o < to;) {
-        int blocks = to - o >= RVM_TILE_BLOCKS ? RVM_TILE_BLOCKS : 1;
-        l->weight = weight + o * l->weight_block;
-        l->bias = bias ? bias + o * RVM_BLOCK : NULL;
-        for (int64_t y = first_row; y < last_row; y++) {
-            int64_t at = o * area + y * c->columns * RVM_BLOCK;
-            l->x = x + y * row_floats;
-            l->out = out + at;
-            l->residual = residual ? residual + at : NULL;
-            if (rvm_run_tiles(tiles[blocks - 1], l, 0, c->columns)) return 1;
-        }
-        o += blocks;
+typedef struct {
+    const Conv *c;
+    const float *x;
+    float *to;
+    int64_t item;
+    RvmGrid grid; /* of parts */
+} Padding;
+
+static int pad_parts(const RvmKernelCall *call, void *work, int64_t piece, int thread) {
+    const Padding *p = (const Padding *)work;
+    const Conv *c = p->c;
+    RvmPart part = rvm_part(&p->grid, piece);
+    (void)thread;
+    for (int64_t i = part.outer; i < part.outer_end; i++) {
+        pad_image(c, p->x + i * c->height * c->width * p->item, 1, p->item,
+                  p->to + i * c->padded_height * c->padded_width * p->item);
+        if (rvm_must_stop(call, c->padded_height * c->padded_width * p->item * 16)) return RVM_FAILED;
     }
-    return 0;
+    return RVM_OK;
+}
+
+static int pad(const RvmKernelCall *call, const Conv *c, const float *x, int64_t parts, int64_t item,
+               float *to) {
+    int64_t bytes = c->padded_height * c->padded_width * item * parts * 8;
+    Padding p = {c, x, to, item, rvm_divide(call, rvm_time_for(0, bytes), parts, 1)};
+    return rvm_run_grid(call, &p.grid, pad_parts, &p);
+}
+
+/* Products of rows of results, or of runs of pixels where the window is one pixel, so that rows do not
+ * matter. */
+typedef struct {
+    const Conv *c;
+    const RvmLinesTile (*tiles)[RVM_TILE_PIXELS];
+    RvmLines lines;
+    const float *x;            /* the image (and group) that the rows begin with, padded */
+    int64_t x_floats;          /* of a group of an image */
+    int64_t row_floats;        /* from one row of windows to the next */
+    int64_t first;             /* number of the group of an image that `x` is */
+    int64_t rows, columns;     /* of such a group: rows of results, or runs of pixels */
+    int are_pixels;
+    int is_row_by_row;         /* all outputs of a row, then the next row; else the other way round */
+    RvmGrid grid;              /* rows and tiles of outputs, or the other way round */
+} Direct;
+
+static int64_t output_tiles(const Conv *c) { return (c->outputs + RVM_TILE_BLOCKS - 1) / RVM_TILE_BLOCKS; }
+
+/* One row, counted over all groups of all images, and one tile of outputs. */
+static int run_row(const Direct *d, RvmLines *l, int64_t row, int64_t tile) {
+    const Conv *c = d->c;
+    int64_t group = row / d->rows, y = row % d->rows, o = tile * RVM_TILE_BLOCKS;
+    int blocks = c->outputs - o >= RVM_TILE_BLOCKS ? RVM_TILE_BLOCKS : 1;
+    int64_t output = (d->first + group) % c->groups * c->outputs + o;
+    int64_t at = ((d->first + group) * c->outputs + o) * l->out_block, pixel = 0, pixels = d->columns;
+    l->x = d->x + group * d->x_floats;
+    if (d->are_pixels) {
+        pixel = y * PIXEL_RUN;
+        pixels = c->rows * c->columns - pixel < PIXEL_RUN ? c->rows * c->columns - pixel : PIXEL_RUN;
+    } else {
+        l->x += y * d->row_floats;
+        at += y * c->columns * RVM_BLOCK;
+    }
+    l->weight = c->weight + output * l->weight_block;
+    l->bias = c->bias ? c->bias + output * RVM_BLOCK : NULL;
+    l->out = c->out + at;
+    l->residual = c->residual ? c->residual + at : NULL;
+    return rvm_run_tiles(d->tiles[blocks - 1], l, pixel, pixels);
+}
+
+static int run_rows(const RvmKernelCall *call, void *work, int64_t piece, int thread) {
+    const Direct *d = (const Direct *)work;
+    RvmPart part = rvm_part(&d->grid, piece);
+    RvmLines l = d->lines;
+    (void)thread;
+    l.call = call;
+    for (int64_t i = part.outer; i < part.outer_end; i++)
+        for (int64_t j = part.inner; j < part.inner_end; j++)
+            if (d->is_row_by_row ? run_row(d, &l, i, j) : run_row(d, &l, j, i)) return RVM_FAILED;
+    return RVM_OK;
 }
 
 static int run_direct(const RvmKernelCall *call, const Conv *c, int item,
@@ -262,56 +321,35 @@ static int run_direct(const RvmKernelCall *call, const Conv *c, int item,
         for (int64_t ky = 0; ky < c->tall; ky++)
             for (int64_t kx = 0; kx < c->wide; kx++)
                 *offset++ = ((i * height + ky * c->dilation_y) * width + kx * c->dilation_x) * item;
-    RvmLines l = {.terms = offsets,
-                  .count = terms,
-                  .x_step = c->stride_x * item,
-                  .weight_block = terms * item * RVM_BLOCK,
-                  .out_block = c->rows * c->columns * RVM_BLOCK,
-                  .epilogue = c->epilogue,
-                  .call = call};
-    int64_t row_floats = c->stride_y * width * item;
-    int64_t area = c->rows * c->columns, group_out = c->outputs * area * RVM_BLOCK;
-    /* A window of one pixel does not see rows: they are one. */
-    int are_pixels = taps == 1 && c->stride_x == 1 && c->stride_y == 1;
-    int is_row_by_row = l.weight_block * c->outputs * 4 <= CACHED_WEIGHTS;
-    for (int64_t n = 0; n < c->images; n++) {
-        const float *x = c->x + n * parts * c->height * c->width * item;
+    Direct d = {.c = c,
+                .tiles = tiles,
+                .lines = {.terms = offsets,
+                          .count = terms,
+                          .x_step = c->stride_x * item,
+                          .weight_block = terms * item * RVM_BLOCK,
+                          .out_block = c->rows * c->columns * RVM_BLOCK,
+                          .epilogue = c->epilogue},
+                .x = c->x,
+                .x_floats = c->inputs * height * width * item,
+                .row_floats = c->stride_y * width * item,
+                .rows = c->rows,
+                .columns = c->columns,
+                .are_pixels = taps == 1 && c->stride_x == 1 && c->stride_y == 1};
+    if (d.are_pixels) d.rows = (c->rows * c->columns + PIXEL_RUN - 1) / PIXEL_RUN;
+    d.is_row_by_row = d.are_pixels || d.lines.weight_block * c->outputs * 4 <= CACHED_WEIGHTS;
+    /* Without padding all images are at once. */
+    int64_t sections = padded ? c->images : 1, time = conv_time(c, terms * item) / sections;
+    int64_t rows = c->images / sections * c->groups * d.rows, columns = output_tiles(c);
+    d.grid = d.is_row_by_row ? rvm_divide(call, time, rows, columns)
+                             : rvm_divide(call, time, columns, rows);
+    for (int64_t n = 0; n < sections; n++) {
         if (padded) {
-            pad_image(c, x, parts, item, padded);
-            x = padded;
-            if (rvm_must_stop(call, &l.done, image * 16)) return RVM_FAILED;
-        }
-        for (int64_t g = 0; g < c->groups; g++) {
-            const float *from = x + g * c->inputs * height * width * item;
-            const float *weight = c->weight + g * c->outputs * l.weight_block;
-            const float *bias = c->bias ? c->bias + g * c->outputs * RVM_BLOCK : NULL;
-            int64_t at = (n * c->groups + g) * group_out;
-            const float *residual = c->residual ? c->residual + at : NULL;
-            float *out = c->out + at;
-            if (are_pixels) {
-                for (int64_t p = 0; p < area; p += PIXEL_RUN) {
-                    int64_t some = area - p < PIXEL_RUN ? area - p : PIXEL_RUN;
-                    for (int64_t o = 0; o < c->outputs;) {
-                        int blocks = c->outputs - o >= RVM_TILE_BLOCKS ? RVM_TILE_BLOCKS : 1;
-                        l.weight = weight + o * l.weight_block;
-                        l.bias = bias ? bias + o * RVM_BLOCK : NULL;
-                        l.x = from;
-                        l.out = out + o * l.out_block;
-                        l.residual = residual ? residual + o * l.out_block : NULL;
-                        if (rvm_run_tiles(tiles[blocks - 1], &l, p, some)) return RVM_FAILED;
-                        o += blocks;
-                    }
-                }
-            } else if (is_row_by_row) {
-                for (int64_t y = 0; y < c->rows; y++)
-                    if (run_rows(c, &l, tiles, from, row_floats, y, y + 1, 0, c->outputs, weight, bias,
-                                 residual, out))
-                        return RVM_FAILED;
-            } else if (run_rows(c, &l, tiles, from, row_floats, 0, c->rows, 0, c->outputs, weight, bias,
-                                residual, out)) {
+            if (pad(call, c, c->x + n * parts * c->height * c->width * item, parts, item, padded))
                 return RVM_FAILED;
-            }
+            d.x = padded;
+            d.first = n * c->groups;
         }
+        if (rvm_run_grid(call, &d.grid, run_rows, &d)) return RVM_FAILED;
     }
     return RVM_OK;
 }
@@ -354,13 +392,12 @@ static int get_gathered(const RvmKernelCall *call, Conv *c) {
 
 static int64_t places_of(const RvmKernelCall *call) { return call->buffers[1].dims[1]; }
 
-static int64_t gathered_workspace(const RvmBuffer *buffers, int32_t count, const void *params) {
-    RvmKernelCall call = {.buffers = buffers, .count = count, .params = params};
+static int64_t gathered_workspace(const RvmKernelCall *call) {
     Conv c;
-    if (!get_gathered(&call, &c)) return -1;
+    if (!get_gathered(call, &c)) return -1;
     int64_t pixels = c.is_padded ? c.padded_height * c.padded_width : 0;
     /* One more than the weights have lines: how many terms there are. */
-    return rvm_aligned(c.outputs * (places_of(&call) * c.tall * c.wide + 1) * 8) +
+    return rvm_aligned(c.outputs * (places_of(call) * c.tall * c.wide + 1) * 8) +
            c.inputs * pixels * LINE_BYTES + 2 * RVM_ALIGNMENT;
 }
 
@@ -385,6 +422,46 @@ static int gather_terms(const RvmKernelCall *call, const Conv *c, int64_t height
     return 1;
 }
 
+/* Rows of results, or where the window is one pixel all of them as one. */
+typedef struct {
+    const Conv *c;
+    const RvmLinesTile *tiles;
+    RvmLines lines;
+    const float *x;                     /* an image, or all of them */
+    const int64_t *terms;               /* of all outputs */
+    int64_t most;                       /* terms of an output */
+    int64_t image_floats, row_floats, first, rows, columns, runs;
+    RvmGrid grid;                       /* runs of pixels of rows, and outputs */
+} Gathered;
+
+static int run_gathered(const RvmKernelCall *call, void *work, int64_t piece, int thread) {
+    const Gathered *g = (const Gathered *)work;
+    const Conv *c = g->c;
+    RvmPart part = rvm_part(&g->grid, piece);
+    RvmLines l = g->lines;
+    int64_t area = c->rows * c->columns * RVM_BLOCK;
+    (void)thread;
+    l.call = call;
+    for (int64_t i = part.outer; i < part.outer_end; i++) {
+        int64_t n = i / g->runs / g->rows, y = i / g->runs % g->rows, p = i % g->runs * PIXEL_RUN;
+        int64_t some = g->columns - p < PIXEL_RUN ? g->columns - p : PIXEL_RUN;
+        for (int64_t o = part.inner; o < part.inner_end; o++) {
+            int64_t at = ((g->first + n) * c->outputs + o) * area + y * g->columns * RVM_BLOCK;
+            const int64_t *own = g->terms + o * (g->most + 1);
+            l.terms = own + 1;
+            l.count = *own;
+            l.weight = c->weight + o * g->most * RVM_BLOCK;
+            l.weight_block = l.count * RVM_BLOCK;
+            l.bias = c->bias ? c->bias + o * RVM_BLOCK : NULL;
+            l.x = g->x + n * g->image_floats + y * g->row_floats;
+            l.out = c->out + at;
+            l.residual = c->residual ? c->residual + at : NULL;
+            if (rvm_run_tiles(g->tiles, &l, p, some)) return RVM_FAILED;
+        }
+    }
+    return RVM_OK;
+}
+
 static int gathered(const RvmKernelCall *call) {
     Conv c;
     if (!get_gathered(call, &c)) return RVM_ASK_REFERENCE;
@@ -392,39 +469,34 @@ static int gathered(const RvmKernelCall *call) {
     int64_t most = places_of(call) * c.tall * c.wide, step = c.stride_x * RVM_BLOCK;
     int64_t height = c.is_padded ? c.padded_height : c.height;
     int64_t width = c.is_padded ? c.padded_width : c.width;
-    int64_t *terms = (int64_t *)rvm_take(&workspace, c.outputs * (most + 1) * 8);
+    int64_t *terms = (int64_t *)rvm_take(&workspace, c.outputs * (most + 1) * 8), count = 0;
     float *padded = c.is_padded ? (float *)rvm_take(&workspace, 0) : NULL;
     if (!gather_terms(call, &c, height, width, terms)) return RVM_ASK_REFERENCE;
-    const RvmLinesTile *tiles = step == RVM_BLOCK ? next_channel : strided_channel;
+    for (int64_t o = 0; o < c.outputs; o++) count += terms[o * (most + 1)];
     /* A window of one pixel does not see rows: they are one. */
     int are_pixels = c.tall == 1 && c.wide == 1 && c.stride_x == 1 && c.stride_y == 1 && !padded;
-    int64_t rows = are_pixels ? 1 : c.rows, columns = are_pixels ? c.rows * c.columns : c.columns;
-    int64_t area = c.rows * c.columns * RVM_BLOCK;
-    RvmLines l = {.x_step = step, .epilogue = c.epilogue, .call = call};
-    for (int64_t n = 0; n < c.images; n++) {
-        const float *x = c.x + n * c.inputs * c.height * c.width * RVM_BLOCK;
+    Gathered g = {.c = &c,
+                  .tiles = step == RVM_BLOCK ? next_channel : strided_channel,
+                  .lines = {.x_step = step, .epilogue = c.epilogue},
+                  .x = c.x,
+                  .terms = terms,
+                  .most = most,
+                  .image_floats = c.inputs * height * width * RVM_BLOCK,
+                  .row_floats = c.stride_y * width * RVM_BLOCK,
+                  .rows = are_pixels ? 1 : c.rows,
+                  .columns = are_pixels ? c.rows * c.columns : c.columns};
+    g.runs = (g.columns + PIXEL_RUN - 1) / PIXEL_RUN;
+    /* Without padding all images are at once. */
+    int64_t sections = padded ? c.images : 1, time = conv_time(&c, count / c.outputs) / sections;
+    g.grid = rvm_divide(call, time, c.images / sections * g.rows * g.runs, c.outputs);
+    for (int64_t n = 0; n < sections; n++) {
         if (padded) {
-            pad_image(&c, x, c.inputs, RVM_BLOCK, padded);
-            x = padded;
-            if (rvm_must_stop(call, &l.done, c.inputs * height * width * RVM_BLOCK * 16)) return RVM_FAILED;
+            if (pad(call, &c, c.x + n * c.inputs * c.height * c.width * RVM_BLOCK, c.inputs, RVM_BLOCK, padded))
+                return RVM_FAILED;
+            g.x = padded;
+            g.first = n;
         }
-        for (int64_t y = 0; y < rows; y++)
-            for (int64_t p = 0; p < columns; p += PIXEL_RUN) {
-                int64_t some = columns - p < PIXEL_RUN ? columns - p : PIXEL_RUN;
-                for (int64_t o = 0; o < c.outputs; o++) {
-                    int64_t at = (n * c.outputs + o) * area + y * columns * RVM_BLOCK;
-                    const int64_t *own = terms + o * (most + 1);
-                    l.terms = own + 1;
-                    l.count = *own;
-                    l.weight = c.weight + o * most * RVM_BLOCK;
-                    l.weight_block = l.count * RVM_BLOCK;
-                    l.bias = c.bias ? c.bias + o * RVM_BLOCK : NULL;
-                    l.x = x + y * c.stride_y * width * RVM_BLOCK;
-                    l.out = c.out + at;
-                    l.residual = c.residual ? c.residual + at : NULL;
-                    if (rvm_run_tiles(tiles, &l, p, some)) return RVM_FAILED;
-                }
-            }
+        if (rvm_run_grid(call, &g.grid, run_gathered, &g)) return RVM_FAILED;
     }
     return RVM_OK;
 }
@@ -534,8 +606,8 @@ static void tap_by_tap(const Conv *c, const float *x, const float *weight, int64
     }
 }
 
-static int depthwise_row(const RvmKernelCall *call, const Conv *c, int64_t *done,
-                         const SlideCall *slides, const float *x, const float *weight,
+static int depthwise_row(const RvmKernelCall *call, const Conv *c, const SlideCall *slides,
+                         const float *x, const float *weight,
                          const float *bias, int64_t y, const float *residual, float *out) {
     int64_t first = y * c->stride_y - c->top, above = 0, taps = c->tall;
     while (above < c->tall && first + above * c->dilation_y < 0) above++;
@@ -571,7 +643,7 @@ static int depthwise_row(const RvmKernelCall *call, const Conv *c, int64_t *done
             }
         }
         p += count;
-        if (rvm_must_stop(call, done, c->tall * c->wide * count * RVM_BLOCK * 4)) return 1;
+        if (rvm_must_stop(call, c->tall * c->wide * count * RVM_BLOCK * 4)) return 1;
     }
     return 0;
 }
@@ -583,44 +655,67 @@ static int is_copied(const Conv *c) {
     return c->is_padded && c->columns <= COPIED_COLUMNS && slide_of(c) != NULL;
 }
 
-static int64_t depthwise_bytes(const Conv *c) {
-    return is_copied(c) ? c->padded_height * c->padded_width * LINE_BYTES : 0;
+/* Blocks of channels of all images, and rows of them; not rows where a block is copied. */
+static RvmGrid depthwise_grid(const RvmKernelCall *call, const Conv *c) {
+    int64_t results = c->images * c->inputs * RVM_BLOCK * c->rows * c->columns;
+    int64_t time = rvm_time_for(results * c->tall * c->wide, results * 8);
+    return rvm_divide(call, time, c->images * c->inputs, is_copied(c) ? 1 : c->rows);
 }
 
-static int64_t depthwise_workspace(const RvmBuffer *buffers, int32_t count, const void *params) {
-    return conv_workspace(buffers, count, params, get_depthwise, depthwise_bytes);
+static int64_t copy_bytes(const Conv *c) {
+    return is_copied(c) ? rvm_aligned(c->padded_height * c->padded_width * LINE_BYTES) : 0;
+}
+
+static int64_t depthwise_workspace(const RvmKernelCall *call) {
+    Conv c;
+    if (!get_depthwise(call, &c)) return -1;
+    return depthwise_grid(call, &c).threads * copy_bytes(&c) + RVM_ALIGNMENT;
+}
+
+typedef struct {
+    const Conv *c;
+    char *copies;
+    RvmGrid grid;
+} Depthwise;
+
+static int run_depthwise(const RvmKernelCall *call, void *work, int64_t piece, int thread) {
+    const Depthwise *d = (const Depthwise *)work;
+    const Conv *c = d->c;
+    RvmPart part = rvm_part(&d->grid, piece);
+    Conv block = *c;
+    float *copy = is_copied(c) ? (float *)(d->copies + thread * copy_bytes(c)) : NULL;
+    if (copy) {
+        block.top = block.left = 0;
+        block.height = c->padded_height;
+        block.width = c->padded_width;
+    }
+    int64_t line = c->columns * RVM_BLOCK, taps = c->tall * c->wide;
+    for (int64_t i = part.outer; i < part.outer_end; i++) {
+        int64_t channels = i % c->inputs * RVM_BLOCK;
+        const float *x = c->x + i * c->height * c->width * RVM_BLOCK;
+        if (copy) {
+            pad_image(c, x, 1, RVM_BLOCK, copy);
+            x = copy;
+            if (rvm_must_stop(call, block.height * block.width * RVM_BLOCK * 16)) return RVM_FAILED;
+        }
+        int64_t last = copy ? c->rows : part.inner_end;
+        for (int64_t y = copy ? 0 : part.inner; y < last; y++) {
+            int64_t at = (i * c->rows + y) * line;
+            if (depthwise_row(call, &block, slide_of(c), x, c->weight + channels * taps,
+                              c->bias ? c->bias + channels : NULL, y,
+                              c->residual ? c->residual + at : NULL, c->out + at))
+                return RVM_FAILED;
+        }
+    }
+    return RVM_OK;
 }
 
 static int depthwise(const RvmKernelCall *call) {
     Conv c;
     if (!get_depthwise(call, &c)) return RVM_ASK_REFERENCE;
     char *workspace = call->workspace;
-    Conv part = c; /* a block */
-    float *copy = is_copied(&c) ? (float *)rvm_take(&workspace, 0) : NULL;
-    if (copy) {
-        part.top = part.left = 0;
-        part.height = c.padded_height;
-        part.width = c.padded_width;
-    }
-    int64_t done = 0, line = c.columns * RVM_BLOCK, taps = c.tall * c.wide;
-    for (int64_t i = 0; i < c.images * c.inputs; i++) {
-        int64_t block = i % c.inputs;
-        const float *x = c.x + i * c.height * c.width * RVM_BLOCK;
-        const float *weight = c.weight + block * taps * RVM_BLOCK;
-        if (copy) {
-            pad_image(&c, x, 1, RVM_BLOCK, copy);
-            x = copy;
-            if (rvm_must_stop(call, &done, part.height * part.width * RVM_BLOCK * 16)) return RVM_FAILED;
-        }
-        for (int64_t y = 0; y < c.rows; y++) {
-            int64_t at = (i * c.rows + y) * line;
-            if (depthwise_row(call, &part, &done, slide_of(&c), x, weight,
-                              c.bias ? c.bias + block * RVM_BLOCK : NULL, y,
-                              c.residual ? c.residual + at : NULL, c.out + at))
-                return RVM_FAILED;
-        }
-    }
-    return RVM_OK;
+    Depthwise d = {&c, is_copied(&c) ? rvm_take(&workspace, 0) : NULL, depthwise_grid(call, &c)};
+    return rvm_run_grid(call, &d.grid, run_depthwise, &d);
 }
 
 /* ---- winograd ------------------------------------------------------------------------------------ */
@@ -651,28 +746,57 @@ static int64_t tiles_of(const Conv *c) {
     return c->images * ((c->rows + RESULTS - 1) / RESULTS) * ((c->columns + RESULTS - 1) / RESULTS);
 }
 
-/* Tiles that are transformed, multiplied and transformed back at once. */
-static int64_t tiles_at_once(const Conv *c) {
-    int64_t larger = c->inputs > c->outputs ? c->inputs : c->outputs;
-    int64_t tiles = TRANSFORM_BYTES / (PLANES * larger * LINE_BYTES), all = tiles_of(c);
-    tiles = tiles < FEWEST_TILES ? FEWEST_TILES : tiles > MOST_TILES ? MOST_TILES : tiles;
-    if (tiles >= all) return all;
-    int64_t parts = (all + tiles - 1) / tiles;
-    return (all + parts - 1) / parts;
-}
+/* How the tiles are divided.  Where there are many, each thread has parts of its own: transforms, products
+ * and transforms back.  Else the threads do each of these together, for one part after the other. */
+typedef struct {
+    int64_t tiles, parts;
+    int64_t at_once;        /* tiles of a part, at most */
+    int are_alone;          /* whether a thread has a part for itself */
+    RvmGrid grid;           /* of parts */
+} Plan;
 
 static int64_t plane_floats(int64_t blocks, int64_t tiles) {
     return (blocks * tiles + PLANE_GAP) * RVM_BLOCK;
 }
 
-static int64_t winograd_bytes(const Conv *c) {
-    int64_t tiles = tiles_at_once(c);
-    return rvm_aligned(c->inputs * 8) + 2 * RVM_ALIGNMENT +
-           PLANES * 4 * (plane_floats(c->inputs, tiles) + plane_floats(c->outputs, tiles));
+/* Multiplications of a part, nearly. */
+static int64_t winograd_time(const Conv *c, int64_t tiles) {
+    int64_t lines = tiles * PLANES * RVM_BLOCK;
+    return rvm_time_for(lines * c->inputs * c->outputs * RVM_BLOCK, lines * (c->inputs + c->outputs) * 8);
 }
 
-static int64_t winograd_workspace(const RvmBuffer *buffers, int32_t count, const void *params) {
-    return conv_workspace(buffers, count, params, get_winograd, winograd_bytes);
+static Plan plan_of(const RvmKernelCall *call, const Conv *c) {
+    Plan p = {.tiles = tiles_of(c)};
+    int64_t larger = c->inputs > c->outputs ? c->inputs : c->outputs;
+    int64_t tiles = TRANSFORM_BYTES / (PLANES * larger * LINE_BYTES);
+    tiles = tiles < FEWEST_TILES ? FEWEST_TILES : tiles > MOST_TILES ? MOST_TILES : tiles;
+    p.parts = (p.tiles + tiles - 1) / tiles;
+    int64_t share = p.tiles / call->threads; /* of a thread */
+    if (call->threads > 1 && share >= FEWEST_TILES &&
+        winograd_time(c, p.tiles) >= RVM_SMALLEST_SECTION) {
+        /* As many parts for each thread. */
+        p.are_alone = 1;
+        p.parts = (p.parts + call->threads - 1) / call->threads * call->threads;
+    }
+    p.at_once = (p.tiles + p.parts - 1) / p.parts;
+    p.grid = rvm_divide(call, winograd_time(c, p.tiles), p.parts, 1);
+    /* A part is a piece. */
+    p.grid.outer_parts = p.parts;
+    if (!p.are_alone) p.grid.threads = 1;
+    return p;
+}
+
+/* The transforms of a part. */
+static int64_t part_bytes(const Conv *c, int64_t tiles) {
+    return rvm_aligned(c->inputs * 8) + rvm_aligned(PLANES * plane_floats(c->inputs, tiles) * 4) +
+           rvm_aligned(PLANES * plane_floats(c->outputs, tiles) * 4);
+}
+
+static int64_t winograd_workspace(const RvmKernelCall *call) {
+    Conv c;
+    if (!get_winograd(call, &c)) return -1;
+    Plan plan = plan_of(call, &c);
+    return plan.grid.threads * part_bytes(&c, plan.at_once) + RVM_ALIGNMENT;
 }
 
 /* to = the transform of six elements of a row or column of the image; `step` vectors from one to the
@@ -774,47 +898,110 @@ static void transform_tile_back(const Conv *c, Tile tile, int64_t block, const f
     }
 }
 
+/* A part of the tiles on its way. */
+typedef struct {
+    const Conv *c;
+    int64_t first, tiles;
+    int64_t v_plane, m_plane; /* floats */
+    int64_t *terms;
+    float *v, *m;
+    RvmGrid grid;             /* of the step that is under way */
+} Step;
+
+static int transform(const RvmKernelCall *call, void *work, int64_t piece, int thread) {
+    const Step *s = (const Step *)work;
+    RvmPart part = rvm_part(&s->grid, piece);
+    (void)thread;
+    for (int64_t b = part.outer; b < part.outer_end; b++) {
+        for (int64_t t = part.inner; t < part.inner_end; t++)
+            transform_tile(s->c, tile_at(s->c, s->first + t), b, s->v + (b * s->tiles + t) * RVM_BLOCK,
+                           s->v_plane);
+        if (rvm_must_stop(call, (part.inner_end - part.inner) * PLANES * 256)) return RVM_FAILED;
+    }
+    return RVM_OK;
+}
+
+static int multiply(const RvmKernelCall *call, void *work, int64_t piece, int thread) {
+    const Step *s = (const Step *)work;
+    const Conv *c = s->c;
+    RvmPart part = rvm_part(&s->grid, piece);
+    int64_t weight_block = c->inputs * RVM_BLOCK * RVM_BLOCK;
+    RvmLines l = {.terms = s->terms,
+                  .count = c->inputs,
+                  .weight_block = weight_block,
+                  .out_block = s->tiles * RVM_BLOCK,
+                  .epilogue = {-INFINITY, INFINITY},
+                  .call = call};
+    (void)thread;
+    for (int64_t z = part.outer; z < part.outer_end; z++) {
+        l.x = s->v + z * s->v_plane;
+        for (int64_t tile = part.inner; tile < part.inner_end; tile++) {
+            int64_t o = tile * RVM_TILE_BLOCKS;
+            int blocks = c->outputs - o >= RVM_TILE_BLOCKS ? RVM_TILE_BLOCKS : 1;
+            l.weight = c->weight + (z * c->outputs + o) * weight_block;
+            l.out = s->m + z * s->m_plane + o * l.out_block;
+            if (rvm_run_tiles(next_pixel[blocks - 1], &l, 0, s->tiles)) return RVM_FAILED;
+        }
+    }
+    return RVM_OK;
+}
+
+static int transform_back_to_images(const RvmKernelCall *call, void *work, int64_t piece, int thread) {
+    const Step *s = (const Step *)work;
+    RvmPart part = rvm_part(&s->grid, piece);
+    (void)thread;
+    for (int64_t o = part.outer; o < part.outer_end; o++) {
+        for (int64_t t = part.inner; t < part.inner_end; t++)
+            transform_tile_back(s->c, tile_at(s->c, s->first + t), o,
+                                s->m + (o * s->tiles + t) * RVM_BLOCK, s->m_plane);
+        if (rvm_must_stop(call, (part.inner_end - part.inner) * PLANES * 256)) return RVM_FAILED;
+    }
+    return RVM_OK;
+}
+
+/* All steps of the tiles `first` to `last`, on `call`'s threads. */
+static int run_part(const RvmKernelCall *call, const Conv *c, int64_t first, int64_t last, char *workspace) {
+    int64_t tiles = last - first, blocks = c->inputs + c->outputs;
+    int64_t time = winograd_time(c, tiles), lines = rvm_time_for(0, tiles * PLANES * LINE_BYTES * 2);
+    Step s = {.c = c,
+              .first = first,
+              .tiles = tiles,
+              .v_plane = plane_floats(c->inputs, tiles),
+              .m_plane = plane_floats(c->outputs, tiles)};
+    s.terms = (int64_t *)rvm_take(&workspace, c->inputs * 8);
+    s.v = (float *)rvm_take(&workspace, PLANES * s.v_plane * 4);
+    s.m = (float *)rvm_take(&workspace, PLANES * s.m_plane * 4);
+    for (int64_t b = 0; b < c->inputs; b++) s.terms[b] = b * tiles * RVM_BLOCK;
+    s.grid = rvm_divide(call, lines * c->inputs, c->inputs, tiles);
+    if (rvm_run_grid(call, &s.grid, transform, &s)) return RVM_FAILED;
+    s.grid = rvm_divide(call, time - lines * blocks, PLANES, output_tiles(c));
+    if (rvm_run_grid(call, &s.grid, multiply, &s)) return RVM_FAILED;
+    s.grid = rvm_divide(call, lines * c->outputs, c->outputs, tiles);
+    return rvm_run_grid(call, &s.grid, transform_back_to_images, &s);
+}
+
+typedef struct {
+    const Conv *c;
+    const Plan *plan;
+    char *workspace;
+} Winograd;
+
+static int run_part_alone(const RvmKernelCall *call, void *work, int64_t piece, int thread) {
+    const Winograd *w = (const Winograd *)work;
+    const Plan *p = w->plan;
+    RvmKernelCall own = *call;
+    if (p->are_alone) own.threads = 1;
+    return run_part(&own, w->c, p->tiles * piece / p->parts, p->tiles * (piece + 1) / p->parts,
+                    w->workspace + thread * part_bytes(w->c, p->at_once));
+}
+
 static int winograd(const RvmKernelCall *call) {
     Conv c;
     if (!get_winograd(call, &c)) return RVM_ASK_REFERENCE;
     char *workspace = call->workspace;
-    int64_t most = tiles_at_once(&c), all = tiles_of(&c), done = 0;
-    int64_t v_plane = plane_floats(c.inputs, most), m_plane = plane_floats(c.outputs, most);
-    int64_t *terms = (int64_t *)rvm_take(&workspace, c.inputs * 8);
-    float *v = (float *)rvm_take(&workspace, PLANES * v_plane * 4);
-    float *m = (float *)rvm_take(&workspace, PLANES * m_plane * 4);
-    int64_t weight_block = c.inputs * RVM_BLOCK * RVM_BLOCK;
-    for (int64_t first = 0; first < all; first += most) {
-        int64_t tiles = all - first < most ? all - first : most;
-        for (int64_t b = 0; b < c.inputs; b++) {
-            terms[b] = b * tiles * RVM_BLOCK;
-            for (int64_t t = 0; t < tiles; t++)
-                transform_tile(&c, tile_at(&c, first + t), b, v + terms[b] + t * RVM_BLOCK, v_plane);
-        }
-        for (int z = 0; z < PLANES; z++) {
-            RvmLines l = {.x = v + z * v_plane,
-                          .terms = terms,
-                          .count = c.inputs,
-                          .weight_block = weight_block,
-                          .out_block = tiles * RVM_BLOCK,
-                          .epilogue = {-INFINITY, INFINITY},
-                          .call = call,
-                          .done = done};
-            for (int64_t o = 0; o < c.outputs;) {
-                int blocks = c.outputs - o >= RVM_TILE_BLOCKS ? RVM_TILE_BLOCKS : 1;
-                l.weight = c.weight + (z * c.outputs + o) * weight_block;
-                l.out = m + z * m_plane + o * l.out_block;
-                if (rvm_run_tiles(next_pixel[blocks - 1], &l, 0, tiles)) return RVM_FAILED;
-                o += blocks;
-            }
-            done = l.done;
-        }
-        for (int64_t o = 0; o < c.outputs; o++)
-            for (int64_t t = 0; t < tiles; t++)
-                transform_tile_back(&c, tile_at(&c, first + t), o, m + (o * tiles + t) * RVM_BLOCK,
-                                    m_plane);
-    }
-    return RVM_OK;
+    Plan plan = plan_of(call, &c);
+    Winograd w = {&c, &plan, rvm_take(&workspace, 0)};
+    return rvm_run_grid(call, &plan.grid, run_part_alone, &w);
 }
 
 static const RvmArgument conv_arguments[] = {

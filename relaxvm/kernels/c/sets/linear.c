@@ -15,13 +15,11 @@
  */
 #include "blocks.h"
 #include "math.h"
+#include "pieces.h"
+#include "tiles.h"
 
-#define LINE RVM_BLOCK
 /* Lines of rows that are multiplied by all weights before the next rows are. */
 #define CACHED_LINES (1 << 19)
-#define FEW_ROWS 3
-#define FEW_ROWS_BLOCKS 4
-#define MOST_ROWS (RVM_TILE_PIXELS > FEW_ROWS ? RVM_TILE_PIXELS : FEW_ROWS)
 
 typedef struct {
     int64_t function;
@@ -33,81 +31,7 @@ typedef struct {
     int64_t rows, terms, columns;
     int64_t function; /* RVM_NO_INT for none */
     const RvmKernelCall *call;
-    int64_t done;
 } Linear;
-
-/* A tile of rows, which are `x_row` floats apart if `are_lines` is 0, and else lines one after the other.
- * Sums go to `out`, whose rows are `out_row` floats apart. */
-typedef void (*TileCall)(const float *x, int64_t x_row, const float *weight, int64_t weight_block,
-                         int64_t terms, const float *bias, float *out, int64_t out_row);
-
-static inline __attribute__((always_inline)) void tile(int rows, int blocks, int are_lines, const float *x,
-                                                       int64_t x_row, const float *w,
-                                                       int64_t weight_block, int64_t terms,
-                                                       const float *bias, float *out, int64_t out_row) {
-    const int nv = RVM_LINE_VECTORS;
-    vf sum[MOST_ROWS][FEW_ROWS_BLOCKS * RVM_LINE_VECTORS];
-#pragma GCC unroll 16
-    for (int v = 0; v < blocks * nv; v++) {
-        vf first = bias ? rvm_load(bias + v * RVM_LANES) : rvm_all(0);
-#pragma GCC unroll 16
-        for (int r = 0; r < rows; r++) sum[r][v] = first;
-    }
-#define STEP(value)                                                                              \
-    {                                                                                            \
-        vf weight[FEW_ROWS_BLOCKS * RVM_LINE_VECTORS];                                           \
-        _Pragma("GCC unroll 4") for (int b = 0; b < blocks; b++)                                 \
-            _Pragma("GCC unroll 4") for (int v = 0; v < nv; v++)                                 \
-                weight[b * nv + v] = rvm_load(w + b * weight_block + v * RVM_LANES);             \
-        _Pragma("GCC unroll 16") for (int r = 0; r < rows; r++) {                                \
-            vf one = rvm_all(value);                                                             \
-            _Pragma("GCC unroll 16") for (int v = 0; v < blocks * nv; v++)                       \
-                sum[r][v] = rvm_fma(one, weight[v], sum[r][v]);                                  \
-        }                                                                                        \
-        w += RVM_BLOCK;                                                                          \
-    }
-    if (are_lines) {
-        int64_t k = 0;
-        for (; k + LINE <= terms; k += LINE) {
-#pragma GCC unroll 4
-            for (int q = 0; q < LINE; q++) STEP(x[r * LINE + q])
-            x += rows * LINE;
-        }
-        for (int q = 0; q < terms - k; q++) STEP(x[r * LINE + q])
-    } else {
-        for (int64_t k = 0; k < terms; k++) STEP(x[r * x_row + k])
-    }
-#undef STEP
-#pragma GCC unroll 16
-    for (int r = 0; r < rows; r++)
-#pragma GCC unroll 16
-        for (int v = 0; v < blocks * nv; v++) rvm_store(out + r * out_row + v * RVM_LANES, sum[r][v]);
-}
-
-#define TILE(name, rows, blocks, are_lines, unused)                                                 \
-    static void name##_##blocks##_##rows(const float *x, int64_t x_row, const float *weight,        \
-                                         int64_t weight_block, int64_t terms, const float *bias,    \
-                                         float *out, int64_t out_row) {                             \
-        tile(rows, blocks, are_lines, x, x_row, weight, weight_block, terms, bias, out, out_row);   \
-    }
-
-RVM_EACH_PIXELS(TILE, of_lines, 1, 1, 0)
-#if RVM_TILE_BLOCKS == 2
-RVM_EACH_PIXELS(TILE, of_lines, 2, 1, 0)
-#endif
-static const TileCall of_lines[RVM_TILE_BLOCKS][RVM_TILE_PIXELS] = {
-    {RVM_EACH_PIXELS(RVM_TILE_ENTRY, of_lines, 1, 1, 0)},
-#if RVM_TILE_BLOCKS == 2
-    {RVM_EACH_PIXELS(RVM_TILE_ENTRY, of_lines, 2, 1, 0)},
-#endif
-};
-
-#define FEW(rows) TILE(in_place, rows, 1, 0, 0) TILE(in_place, rows, 4, 0, 0)
-FEW(1)
-FEW(2)
-FEW(3)
-static const TileCall in_place[2][FEW_ROWS] = {{in_place_1_1, in_place_1_2, in_place_1_3},
-                                               {in_place_4_1, in_place_4_2, in_place_4_3}};
 
 /* What follows the sums of a tile: columns `from` to `to` of rows that are `sums_row` floats apart.  The
  * sums are where the results belong, or, where the last block has fewer columns, in other memory. */
@@ -140,20 +64,47 @@ static int run_tile(Linear *l, TileCall run, int blocks, const float *x, int64_t
     run(x, x_row, l->weight + block * l->terms * RVM_BLOCK, l->terms * RVM_BLOCK, l->terms,
         l->bias ? l->bias + from : NULL, sums, sums_row);
     if (is_apart || l->function != RVM_NO_INT) finish(l, sums, sums_row, row, rows, from, to);
-    return rvm_must_stop(l->call, &l->done, rows * step * (l->terms + 64));
+    return rvm_must_stop(l->call, rows * step * (l->terms + 64));
 }
 
-static int run_few(Linear *l) {
-    int64_t blocks = (l->columns + RVM_BLOCK - 1) / RVM_BLOCK;
-    for (int64_t b = 0; b < blocks;) {
-        int is_wide = blocks - b >= FEW_ROWS_BLOCKS, some = is_wide ? FEW_ROWS_BLOCKS : 1;
-        if (run_tile(l, in_place[is_wide][l->rows - 1], some, l->x, l->terms, 0, (int)l->rows, b)) return 1;
-        b += some;
+/* A product, divided. */
+typedef struct {
+    const Linear *l;
+    float *lines;
+    int64_t first, last; /* tiles of rows */
+    int64_t tiles;       /* in all */
+    RvmGrid grid;
+} Division;
+
+static int64_t linear_time(const Linear *l, int64_t rows) {
+    return rvm_time_for(rows * l->terms * l->columns, 4 * (l->terms + rows) * l->columns);
+}
+
+static int run_some(const RvmKernelCall *call, void *work, int64_t piece, int thread) {
+    const Division *d = (const Division *)work;
+    RvmPart part = rvm_part(&d->grid, piece);
+    Linear l = *d->l;
+    int64_t blocks = (l.columns + RVM_BLOCK - 1) / RVM_BLOCK;
+    (void)thread;
+    l.call = call;
+    for (int64_t i = part.outer; i < part.outer_end; i++) {
+        int64_t end = (i + 1) * FEW_ROWS_BLOCKS < blocks ? (i + 1) * FEW_ROWS_BLOCKS : blocks;
+        for (int64_t b = i * FEW_ROWS_BLOCKS; b < end;) {
+            int is_wide = end - b == FEW_ROWS_BLOCKS, some = is_wide ? FEW_ROWS_BLOCKS : 1;
+            if (run_tile(&l, in_place[is_wide][l.rows - 1], some, l.x, l.terms, 0, (int)l.rows, b))
+                return RVM_FAILED;
+            b += some;
+        }
     }
-    return 0;
+    return RVM_OK;
 }
 
-static int64_t lines_of(int64_t terms) { return (terms + LINE - 1) / LINE * LINE; }
+static int run_few(const RvmKernelCall *call, const Linear *l) {
+    int64_t blocks = (l->columns + RVM_BLOCK - 1) / RVM_BLOCK;
+    Division d = {.l = l};
+    d.grid = rvm_divide(call, linear_time(l, l->rows), (blocks + FEW_ROWS_BLOCKS - 1) / FEW_ROWS_BLOCKS, 1);
+    return rvm_run_grid(call, &d.grid, run_some, &d);
+}
 
 /* Tiles of rows that are in lines at once. */
 static int64_t tiles_at_once(int64_t rows, int64_t terms) {
@@ -177,31 +128,62 @@ static void pack_rows(const Linear *l, int64_t first, int rows, float *to) {
     }
 }
 
-static int run_many(Linear *l, float *lines) {
-    int64_t tiles = (l->rows + RVM_TILE_PIXELS - 1) / RVM_TILE_PIXELS;
-    int64_t at_once = tiles_at_once(l->rows, l->terms), line_row = lines_of(l->terms);
-    int64_t blocks = (l->columns + RVM_BLOCK - 1) / RVM_BLOCK;
-    for (int64_t first = 0; first < tiles; first += at_once) {
-        int64_t last = first + at_once < tiles ? first + at_once : tiles;
-        int64_t begin = l->rows * first / tiles;
-        for (int64_t t = first; t < last; t++) {
-            int64_t from = l->rows * t / tiles, to = l->rows * (t + 1) / tiles;
-            pack_rows(l, from, (int)(to - from), lines + (from - begin) * line_row);
-            if (rvm_must_stop(l->call, &l->done, (to - from) * l->terms * 8)) return 1;
-        }
-        for (int64_t b = 0; b < blocks;) {
-            int some = blocks - b >= RVM_TILE_BLOCKS ? RVM_TILE_BLOCKS : 1;
-            for (int64_t t = first; t < last; t++) {
-                int64_t from = l->rows * t / tiles, to = l->rows * (t + 1) / tiles;
-                int rows = (int)(to - from);
-                if (run_tile(l, of_lines[some - 1][rows - 1], some, lines + (from - begin) * line_row, 0,
-                             from, rows, b))
-                    return 1;
-            }
-            b += some;
+/* The first row of a tile; rows are divided evenly. */
+static int64_t row_of(const Division *d, int64_t tile) { return d->l->rows * tile / d->tiles; }
+
+static float *lines_at(const Division *d, int64_t row) {
+    return d->lines + (row - row_of(d, d->first)) * lines_of(d->l->terms);
+}
+
+static int pack_tiles(const RvmKernelCall *call, void *work, int64_t piece, int thread) {
+    const Division *d = (const Division *)work;
+    RvmPart part = rvm_part(&d->grid, piece);
+    (void)thread;
+    for (int64_t t = d->first + part.outer; t < d->first + part.outer_end; t++) {
+        int64_t from = row_of(d, t), to = row_of(d, t + 1);
+        pack_rows(d->l, from, (int)(to - from), lines_at(d, from));
+        if (rvm_must_stop(call, (to - from) * d->l->terms * 8)) return RVM_FAILED;
+    }
+    return RVM_OK;
+}
+
+static int multiply_tiles(const RvmKernelCall *call, void *work, int64_t piece, int thread) {
+    const Division *d = (const Division *)work;
+    RvmPart part = rvm_part(&d->grid, piece);
+    Linear l = *d->l;
+    int64_t blocks = (l.columns + RVM_BLOCK - 1) / RVM_BLOCK;
+    (void)thread;
+    l.call = call;
+    for (int64_t i = part.outer; i < part.outer_end; i++) {
+        int64_t b = i * RVM_TILE_BLOCKS;
+        int some = blocks - b >= RVM_TILE_BLOCKS ? RVM_TILE_BLOCKS : 1;
+        for (int64_t t = d->first + part.inner; t < d->first + part.inner_end; t++) {
+            int64_t from = row_of(d, t), rows = row_of(d, t + 1) - from;
+            if (run_tile(&l, of_lines[some - 1][rows - 1], some, lines_at(d, from), 0, from, (int)rows, b))
+                return RVM_FAILED;
         }
     }
-    return 0;
+    return RVM_OK;
+}
+
+static int run_many(const RvmKernelCall *call, const Linear *l, float *lines) {
+    Division d = {.l = l, .lines = lines, .tiles = (l->rows + RVM_TILE_PIXELS - 1) / RVM_TILE_PIXELS};
+    int64_t at_once = tiles_at_once(l->rows, l->terms);
+    int64_t outputs = ((l->columns + RVM_BLOCK - 1) / RVM_BLOCK + RVM_TILE_BLOCKS - 1) / RVM_TILE_BLOCKS;
+    for (; d.first < d.tiles; d.first = d.last) {
+        d.last = d.first + at_once < d.tiles ? d.first + at_once : d.tiles;
+        int64_t time = linear_time(l, row_of(&d, d.last) - row_of(&d, d.first));
+        /* The threads are there for the products, so they share the little work before them, too. */
+        d.grid = rvm_divide(call, time, d.last - d.first, 1);
+        if (rvm_run_grid(call, &d.grid, pack_tiles, &d)) return RVM_FAILED;
+        d.grid = rvm_divide(call, time, outputs, d.last - d.first);
+        if (rvm_run_grid(call, &d.grid, multiply_tiles, &d)) return RVM_FAILED;
+    }
+    return RVM_OK;
+}
+
+static int run_linear(const RvmKernelCall *call, const Linear *l, float *lines) {
+    return l->rows <= FEW_ROWS ? run_few(call, l) : run_many(call, l, lines);
 }
 
 static int is_of_floats(const RvmBuffer *x) {
@@ -240,14 +222,12 @@ static int get_linear(const RvmKernelCall *call, Linear *l) {
     l->out = (float *)out->data;
     l->function = ((const LinearParams *)call->params)->function;
     l->call = call;
-    l->done = 0;
     return 1;
 }
 
-static int64_t linear_workspace(const RvmBuffer *buffers, int32_t count, const void *params) {
-    RvmKernelCall call = {.buffers = buffers, .count = count, .params = params};
+static int64_t linear_workspace(const RvmKernelCall *call) {
     Linear l;
-    if (!get_linear(&call, &l)) return -1;
+    if (!get_linear(call, &l)) return -1;
     if (l.rows <= FEW_ROWS) return 0;
     return tiles_at_once(l.rows, l.terms) * RVM_TILE_PIXELS * lines_of(l.terms) * 4 + RVM_ALIGNMENT;
 }
@@ -256,8 +236,7 @@ static int packed(const RvmKernelCall *call) {
     Linear l;
     char *workspace = call->workspace;
     if (!get_linear(call, &l)) return RVM_ASK_REFERENCE;
-    if (l.rows <= FEW_ROWS) return run_few(&l) ? RVM_FAILED : RVM_OK;
-    return run_many(&l, (float *)rvm_take(&workspace, 0)) ? RVM_FAILED : RVM_OK;
+    return run_linear(call, &l, l.rows <= FEW_ROWS ? NULL : (float *)rvm_take(&workspace, 0));
 }
 
 /* ---- recurrent layers ---------------------------------------------------------------------------- */
@@ -292,6 +271,8 @@ typedef struct {
     int64_t blocks, padded; /* of the state; its elements up to a whole block */
     int64_t steps_at_once;
     int64_t of_state[3], of_states[4]; /* dimensions of a state, and of those of all steps */
+    RvmGrid of_step;        /* blocks of the state, and groups of examples */
+    RvmGrid of_directions;  /* where a step is too short to be divided */
 } Recurrent;
 
 static int has_dims(const RvmBuffer *x, int ndim, const int64_t *dims) {
@@ -361,27 +342,51 @@ static Linear given_by(const RvmKernelCall *call, const Recurrent *l, int64_t di
 
 static int64_t recurrent_bytes(const Recurrent *l) {
     int64_t rows = l->steps_at_once * l->batch;
-    return 5 * RVM_ALIGNMENT +
-           4 * (tiles_at_once(rows, l->inputs) * RVM_TILE_PIXELS * lines_of(l->inputs) +
-                rows * l->gates * l->padded + 3 * l->batch * l->padded);
+    return rvm_aligned(4 * tiles_at_once(rows, l->inputs) * RVM_TILE_PIXELS * lines_of(l->inputs)) +
+           rvm_aligned(4 * rows * l->gates * l->padded) + 3 * rvm_aligned(4 * l->batch * l->padded);
 }
 
-static int64_t lstm_workspace(const RvmBuffer *buffers, int32_t count, const void *params) {
-    RvmKernelCall call = {.buffers = buffers, .count = count, .params = params};
-    Recurrent l;
-    return get_lstm(&call, &l) ? recurrent_bytes(&l) : -1;
+/* Blocks of the state may be apart, or only examples. */
+static void divide_recurrent(const RvmKernelCall *call, int are_blocks_apart, Recurrent *l) {
+    int64_t groups = (l->batch + FEW_ROWS - 1) / FEW_ROWS, gates = l->gates * l->padded * (l->size + 64);
+    int64_t step = rvm_time_for(l->batch * gates, groups * gates * 4);
+    RvmKernelCall alone = {.threads = 1};
+    l->of_step = rvm_divide(call, step, are_blocks_apart ? l->blocks : 1, groups);
+    l->of_directions = rvm_divide(l->of_step.threads > 1 ? &alone : call, l->steps * step * l->directions,
+                                  l->directions, 1);
+    l->of_directions.outer_parts = l->directions;
 }
 
-static int64_t gru_workspace(const RvmBuffer *buffers, int32_t count, const void *params) {
-    RvmKernelCall call = {.buffers = buffers, .count = count, .params = params};
+static int64_t recurrent_workspace(const Recurrent *l) {
+    return l->of_directions.threads * recurrent_bytes(l) + RVM_ALIGNMENT;
+}
+
+static int64_t lstm_workspace(const RvmKernelCall *call) {
     Recurrent l;
-    return get_gru(&call, &l) ? recurrent_bytes(&l) : -1;
+    if (!get_lstm(call, &l)) return -1;
+    divide_recurrent(call, 1, &l);
+    return recurrent_workspace(&l);
+}
+
+static int is_reset_first(const RvmKernelCall *call) {
+    return !((const RecurrentParams *)call->params)->linear_before_reset;
+}
+
+static int64_t gru_workspace(const RvmKernelCall *call) {
+    Recurrent l;
+    if (!get_gru(call, &l)) return -1;
+    divide_recurrent(call, !is_reset_first(call), &l);
+    return recurrent_workspace(&l);
 }
 
 /* One step of all examples: new states from the old ones, and from what the inputs give.  `cell` has the
- * size of a state.  Return whether the call has to stop. */
-typedef int (*StepCall)(const RvmKernelCall *call, const Recurrent *l, int64_t direction,
-                        const float *given, const float *old, float *cell, float *state, int64_t *done);
+ * size of a state. */
+typedef struct {
+    const Recurrent *l;
+    int64_t direction;
+    const float *given, *old;
+    float *cell, *state;
+} Step;
 
 /* The cells and states of `rows` examples, from the sums of their gates, [rows][4 gates][16]. */
 static void update(int rows, const float *sums, float *cell, float *state, int64_t step) {
@@ -397,13 +402,19 @@ static void update(int rows, const float *sums, float *cell, float *state, int64
         }
 }
 
-static int lstm_step(const RvmKernelCall *call, const Recurrent *l, int64_t direction, const float *given,
-                     const float *old, float *cell, float *state, int64_t *done) {
-    int64_t block = l->size * RVM_BLOCK;
+static int lstm_step(const RvmKernelCall *call, void *work, int64_t piece, int thread) {
+    const Step *s = (const Step *)work;
+    const Recurrent *l = s->l;
+    const RvmPart part = rvm_part(&l->of_step, piece);
+    int64_t block = l->size * RVM_BLOCK, direction = s->direction;
+    const float *given = s->given, *old = s->old;
+    float *state = s->state, *cell = s->cell;
+    (void)thread;
     const float *recurrence = (const float *)call->buffers[2].data + direction * LSTM_GATES * l->blocks * block;
-    for (int64_t first = 0; first < l->batch; first += FEW_ROWS) {
+    for (int64_t first = part.inner * FEW_ROWS; first < l->batch && first < part.inner_end * FEW_ROWS;
+         first += FEW_ROWS) {
         int rows = l->batch - first < FEW_ROWS ? (int)(l->batch - first) : FEW_ROWS;
-        for (int64_t b = 0; b < l->blocks; b++) {
+        for (int64_t b = part.outer; b < part.outer_end; b++) {
             float sums[FEW_ROWS * LSTM_GATES * RVM_BLOCK];
             of_gates[LSTM_GATES - 1][rows - 1](old + first * l->padded, l->padded,
                                                recurrence + b * LSTM_GATES * block, block, l->size, NULL,
@@ -418,9 +429,9 @@ static int lstm_step(const RvmKernelCall *call, const Recurrent *l, int64_t dire
             int64_t at = first * l->padded + b * RVM_BLOCK;
             update(rows, sums, cell + at, state + at, l->padded);
         }
-        if (rvm_must_stop(call, done, rows * l->padded * LSTM_GATES * (l->size + 256))) return 1;
+        if (rvm_must_stop(call, rows * l->padded * LSTM_GATES * (l->size + 256))) return RVM_FAILED;
     }
-    return 0;
+    return RVM_OK;
 }
 
 /* The hidden gate, weighed against the old state. */
@@ -429,15 +440,20 @@ static inline vf renewed(vf hidden, vf update, vf old) {
 }
 
 /* The reset gate multiplies the product of the state and the weights of the hidden gate. */
-static int gru_step(const RvmKernelCall *call, const Recurrent *l, int64_t direction, const float *given,
-                    const float *old, float *unused, float *state, int64_t *done) {
-    int64_t block = l->size * RVM_BLOCK;
+static int gru_step(const RvmKernelCall *call, void *work, int64_t piece, int thread) {
+    const Step *s = (const Step *)work;
+    const Recurrent *l = s->l;
+    const RvmPart part = rvm_part(&l->of_step, piece);
+    int64_t block = l->size * RVM_BLOCK, direction = s->direction;
+    const float *given = s->given, *old = s->old;
+    float *state = s->state;
+    (void)thread;
     const float *recurrence = (const float *)call->buffers[2].data + direction * GRU_GATES * l->blocks * block;
     const float *bias = (const float *)call->buffers[4].data + direction * l->padded;
-    (void)unused;
-    for (int64_t first = 0; first < l->batch; first += FEW_ROWS) {
+    for (int64_t first = part.inner * FEW_ROWS; first < l->batch && first < part.inner_end * FEW_ROWS;
+         first += FEW_ROWS) {
         int rows = l->batch - first < FEW_ROWS ? (int)(l->batch - first) : FEW_ROWS;
-        for (int64_t b = 0; b < l->blocks; b++) {
+        for (int64_t b = part.outer; b < part.outer_end; b++) {
             float sums[FEW_ROWS * GRU_GATES * RVM_BLOCK];
             of_gates[GRU_GATES - 1][rows - 1](old + first * l->padded, l->padded,
                                               recurrence + b * GRU_GATES * block, block, l->size, NULL,
@@ -454,20 +470,25 @@ static int gru_step(const RvmKernelCall *call, const Recurrent *l, int64_t direc
                     rvm_store(state + at, renewed(hidden, update, rvm_load(old + at)));
                 }
         }
-        if (rvm_must_stop(call, done, rows * l->padded * GRU_GATES * (l->size + 256))) return 1;
+        if (rvm_must_stop(call, rows * l->padded * GRU_GATES * (l->size + 256))) return RVM_FAILED;
     }
-    return 0;
+    return RVM_OK;
 }
 
 /* The reset gate multiplies the state, so that all reset gates come before all hidden ones; `kept` has the
  * products, and `state` the update gates meanwhile. */
-static int gru_step_reset_first(const RvmKernelCall *call, const Recurrent *l, int64_t direction,
-                                const float *given, const float *old, float *kept, float *state,
-                                int64_t *done) {
-    int64_t block = l->size * RVM_BLOCK;
+static int gru_step_reset_first(const RvmKernelCall *call, void *work, int64_t piece, int thread) {
+    const Step *s = (const Step *)work;
+    const Recurrent *l = s->l;
+    const RvmPart part = rvm_part(&l->of_step, piece);
+    int64_t block = l->size * RVM_BLOCK, direction = s->direction;
+    const float *given = s->given, *old = s->old;
+    float *state = s->state, *kept = s->cell;
+    (void)thread;
     const float *recurrence = (const float *)call->buffers[2].data + direction * GRU_GATES * l->blocks * block;
     const float *bias = (const float *)call->buffers[4].data + direction * l->padded;
-    for (int64_t first = 0; first < l->batch; first += FEW_ROWS) {
+    for (int64_t first = part.inner * FEW_ROWS; first < l->batch && first < part.inner_end * FEW_ROWS;
+         first += FEW_ROWS) {
         int rows = l->batch - first < FEW_ROWS ? (int)(l->batch - first) : FEW_ROWS;
         float sums[FEW_ROWS * 2 * RVM_BLOCK];
         for (int64_t b = 0; b < l->blocks; b++) {
@@ -496,9 +517,9 @@ static int gru_step_reset_first(const RvmKernelCall *call, const Recurrent *l, i
                     rvm_store(state + at, renewed(hidden, rvm_load(state + at), rvm_load(old + at)));
                 }
         }
-        if (rvm_must_stop(call, done, rows * l->padded * GRU_GATES * (l->size + 256))) return 1;
+        if (rvm_must_stop(call, rows * l->padded * GRU_GATES * (l->size + 256))) return RVM_FAILED;
     }
-    return 0;
+    return RVM_OK;
 }
 
 static void copy_rows(const float *from, int64_t from_row, float *to, int64_t to_row, int64_t rows,
@@ -508,91 +529,116 @@ static void copy_rows(const float *from, int64_t from_row, float *to, int64_t to
 
 /* All steps in all directions.  Initial states are `h` and, where there are cells, `c`; outputs are the
  * states of all steps, the last states, and the last cells. */
-static int run_recurrent(const RvmKernelCall *call, const Recurrent *l, StepCall step, const RvmBuffer *h,
-                         const RvmBuffer *c, const RvmBuffer *outs) {
-    char *workspace = call->workspace;
+typedef struct {
+    const Recurrent *l;
+    RvmPiece step;
+    const RvmBuffer *h, *c, *outs;
+    char *workspace;
+} Run;
+
+static int run_direction(const RvmKernelCall *call, void *work, int64_t d, int thread) {
+    const Run *run = (const Run *)work;
+    const Recurrent *l = run->l;
+    const RvmBuffer *h = run->h, *c = run->c, *outs = run->outs;
+    char *workspace = run->workspace + thread * recurrent_bytes(l);
     int64_t most = l->steps_at_once * l->batch, state = l->batch * l->padded, kept = l->batch * l->size;
+    int is_backwards = l->direction == REVERSE || d == 1;
     float *lines = (float *)rvm_take(&workspace, 4 * tiles_at_once(most, l->inputs) * RVM_TILE_PIXELS *
                                                      lines_of(l->inputs));
     float *given = (float *)rvm_take(&workspace, 4 * most * l->gates * l->padded);
     float *cell = (float *)rvm_take(&workspace, 4 * state);
     float *old = (float *)rvm_take(&workspace, 4 * state), *new = (float *)rvm_take(&workspace, 4 * state);
-    int64_t done = 0;
-    for (int64_t d = 0; d < l->directions; d++) {
-        int is_backwards = l->direction == REVERSE || d == 1;
-        memset(cell, 0, (size_t)state * 4);
-        memset(old, 0, (size_t)state * 4);
-        copy_rows((const float *)h->data + d * kept, l->size, old, l->padded, l->batch, l->size);
-        if (c) copy_rows((const float *)c->data + d * kept, l->size, cell, l->padded, l->batch, l->size);
-        for (int64_t from = 0; from < l->steps; from += l->steps_at_once) {
-            int64_t some = l->steps - from < l->steps_at_once ? l->steps - from : l->steps_at_once;
-            int64_t first = is_backwards ? l->steps - from - some : from;
-            Linear product = given_by(call, l, d, given);
-            product.x += first * l->batch * l->inputs;
-            product.rows = some * l->batch;
-            product.done = done;
-            if (product.rows <= FEW_ROWS ? run_few(&product) : run_many(&product, lines)) return RVM_FAILED;
-            done = product.done;
-            for (int64_t i = 0; i < some; i++) {
-                int64_t here = is_backwards ? some - 1 - i : i, at = first + here;
-                if (step(call, l, d, given + here * l->batch * l->gates * l->padded, old, cell, new, &done))
-                    return RVM_FAILED;
-                copy_rows(new, l->padded, (float *)outs->data + (at * l->directions + d) * kept, l->size,
-                          l->batch, l->size);
-                float *last = old;
-                old = new;
-                new = last;
-            }
+    memset(cell, 0, (size_t)state * 4);
+    memset(old, 0, (size_t)state * 4);
+    copy_rows((const float *)h->data + d * kept, l->size, old, l->padded, l->batch, l->size);
+    if (c) copy_rows((const float *)c->data + d * kept, l->size, cell, l->padded, l->batch, l->size);
+    for (int64_t from = 0; from < l->steps; from += l->steps_at_once) {
+        int64_t some = l->steps - from < l->steps_at_once ? l->steps - from : l->steps_at_once;
+        int64_t first = is_backwards ? l->steps - from - some : from;
+        Linear product = given_by(call, l, d, given);
+        product.x += first * l->batch * l->inputs;
+        product.rows = some * l->batch;
+        if (run_linear(call, &product, lines)) return RVM_FAILED;
+        for (int64_t i = 0; i < some; i++) {
+            int64_t here = is_backwards ? some - 1 - i : i, at = first + here;
+            Step step = {l, d, given + here * l->batch * l->gates * l->padded, old, cell, new};
+            if (rvm_run_grid(call, &l->of_step, run->step, &step)) return RVM_FAILED;
+            copy_rows(new, l->padded, (float *)outs->data + (at * l->directions + d) * kept, l->size,
+                      l->batch, l->size);
+            float *last = old;
+            old = new;
+            new = last;
         }
-        copy_rows(old, l->padded, (float *)outs[1].data + d * kept, l->size, l->batch, l->size);
-        if (c) copy_rows(cell, l->padded, (float *)outs[2].data + d * kept, l->size, l->batch, l->size);
+        /* The steps may have been pieces of other threads. */
+        if (rvm_must_stop(call, some * l->batch * l->padded * l->gates * (l->size + 256))) return RVM_FAILED;
     }
+    copy_rows(old, l->padded, (float *)outs[1].data + d * kept, l->size, l->batch, l->size);
+    if (c) copy_rows(cell, l->padded, (float *)outs[2].data + d * kept, l->size, l->batch, l->size);
     return RVM_OK;
 }
 
 static int lstm(const RvmKernelCall *call) {
     const RvmBuffer *x = call->buffers;
+    char *workspace = call->workspace;
     Recurrent l;
     if (!get_lstm(call, &l)) return RVM_ASK_REFERENCE;
-    return run_recurrent(call, &l, lstm_step, x + 4, x + 5, x + 6);
+    divide_recurrent(call, 1, &l);
+    Run run = {&l, lstm_step, x + 4, x + 5, x + 6, rvm_take(&workspace, 0)};
+    return rvm_run_grid(call, &l.of_directions, run_direction, &run);
 }
 
 static int gru(const RvmKernelCall *call) {
     const RvmBuffer *x = call->buffers;
-    const RecurrentParams *p = (const RecurrentParams *)call->params;
+    char *workspace = call->workspace;
     Recurrent l;
     if (!get_gru(call, &l)) return RVM_ASK_REFERENCE;
-    return run_recurrent(call, &l, p->linear_before_reset ? gru_step : gru_step_reset_first, x + 5, NULL,
-                         x + 6);
+    divide_recurrent(call, !is_reset_first(call), &l);
+    Run run = {&l, is_reset_first(call) ? gru_step_reset_first : gru_step, x + 5, NULL, x + 6,
+               rvm_take(&workspace, 0)};
+    return rvm_run_grid(call, &l.of_directions, run_direction, &run);
 }
 
 /* ---- functions of elements ------------------------------------------------------------------------ */
 #define PIECE 4096
 
+typedef struct {
+    const float *from;
+    float *to;
+    int64_t function, count;
+    RvmGrid grid; /* of units of PIECE elements */
+} Apply;
+
+static int apply_to_some(const RvmKernelCall *call, void *work, int64_t piece, int thread) {
+    const Apply *a = (const Apply *)work;
+    RvmPart part = rvm_part(&a->grid, piece);
+    (void)thread;
+    for (int64_t at = part.outer * PIECE; at < a->count && at < part.outer_end * PIECE; at += PIECE) {
+        int64_t some = a->count - at < PIECE ? a->count - at : PIECE;
+        int64_t whole = some / RVM_LANES * RVM_LANES, left = some - whole;
+        float *to = a->to + at;
+        if (a->from != a->to) memcpy(to, a->from + at, (size_t)some * 4);
+        rvm_apply(a->function, to, whole);
+        if (left) {
+            float last[RVM_LANES] = {0};
+            memcpy(last, to + whole, (size_t)left * 4);
+            rvm_apply(a->function, last, RVM_LANES);
+            memcpy(to + whole, last, (size_t)left * 4);
+        }
+        if (rvm_must_stop(call, some * 64)) return RVM_FAILED;
+    }
+    return RVM_OK;
+}
+
 /* Buffers that are the same memory are taken, since each element is read before it is written. */
 static int apply(const RvmKernelCall *call) {
     const RvmBuffer *x = call->buffers, *out = x + 1;
-    int64_t function = ((const LinearParams *)call->params)->function, done = 0;
     if (!is_of_floats(x) || !is_of_floats(out) || !rvm_same_shape(x, out) ||
         (x->data != out->data && !rvm_no_overlap(x, out)))
         return RVM_ASK_REFERENCE;
-    const float *from = (const float *)x->data;
-    float *to = (float *)out->data;
-    int64_t count = rvm_length(x);
-    for (int64_t at = 0; at < count; at += PIECE) {
-        int64_t some = count - at < PIECE ? count - at : PIECE;
-        int64_t whole = some / RVM_LANES * RVM_LANES, left = some - whole;
-        if (from != to) memcpy(to + at, from + at, (size_t)some * 4);
-        rvm_apply(function, to + at, whole);
-        if (left) {
-            float last[RVM_LANES] = {0};
-            memcpy(last, to + at + whole, (size_t)left * 4);
-            rvm_apply(function, last, RVM_LANES);
-            memcpy(to + at + whole, last, (size_t)left * 4);
-        }
-        if (rvm_must_stop(call, &done, some * 64)) return RVM_FAILED;
-    }
-    return RVM_OK;
+    Apply a = {(const float *)x->data, (float *)out->data, ((const LinearParams *)call->params)->function,
+               rvm_length(x)};
+    a.grid = rvm_divide(call, rvm_time_for(a.count * 16, a.count * 8), (a.count + PIECE - 1) / PIECE, 1);
+    return rvm_run_grid(call, &a.grid, apply_to_some, &a);
 }
 
 static const RvmArgument linear_arguments[] = {

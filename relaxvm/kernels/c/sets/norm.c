@@ -6,6 +6,7 @@
  */
 #include "blocks.h"
 #include "math.h"
+#include "pieces.h"
 
 #define STRIDE (4 * RVM_LANES)
 
@@ -13,7 +14,18 @@ typedef struct {
     const float *x;
     float *out;
     int64_t rows, length, padded;
+    RvmGrid grid;
+    char *workspace;  /* a row for each thread */
+    const float *gamma, *beta;
+    float number;     /* the factor, or what is added to the variance */
 } Rows;
+
+static RvmGrid divide_rows(const RvmKernelCall *call, const Rows *r) {
+    int64_t elements = r->rows * r->padded;
+    return rvm_divide(call, rvm_time_for(elements * 16, elements * 8), r->rows, 1);
+}
+
+static int64_t row_bytes(const Rows *r) { return rvm_aligned(r->padded * 4); }
 
 static int is_of_floats(const RvmBuffer *x) {
     return x->dtype == RVM_DTYPE_F32 && rvm_is_contiguous(x) && rvm_length(x) > 0;
@@ -51,24 +63,18 @@ typedef struct {
     RvmReal scale;
 } SoftmaxParams;
 
-static int64_t softmax_workspace(const RvmBuffer *buffers, int32_t count, const void *params) {
-    (void)count;
-    (void)params;
+static int64_t softmax_workspace(const RvmKernelCall *call) {
     Rows r;
-    return get_rows(buffers, buffers + 1, &r) ? r.padded * 4 + RVM_ALIGNMENT : -1;
+    if (!get_rows(call->buffers, call->buffers + 1, &r)) return -1;
+    return divide_rows(call, &r).threads * row_bytes(&r) + RVM_ALIGNMENT;
 }
 
-static int softmax(const RvmKernelCall *call) {
-    Rows r;
-    RvmNumber scale;
-    char *workspace = call->workspace;
-    if (!get_rows(call->buffers, call->buffers + 1, &r) ||
-        !rvm_narrow(&((const SoftmaxParams *)call->params)->scale, RVM_DTYPE_F32, &scale))
-        return RVM_ASK_REFERENCE;
-    float *row = (float *)rvm_take(&workspace, 0);
-    vf factor = rvm_all(scale.single);
-    int64_t done = 0;
-    for (int64_t n = 0; n < r.rows; n++) {
+static int softmax_of_rows(const RvmKernelCall *call, void *work, int64_t piece, int thread) {
+    const Rows r = *(const Rows *)work;
+    RvmPart part = rvm_part(&r.grid, piece);
+    float *row = (float *)(r.workspace + thread * row_bytes(&r));
+    vf factor = rvm_all(r.number);
+    for (int64_t n = part.outer; n < part.outer_end; n++) {
         fill_row(&r, n, 0, row);
         vf most[4];
         for (int j = 0; j < 4; j++) most[j] = rvm_all(-INFINITY);
@@ -98,9 +104,22 @@ static int softmax(const RvmKernelCall *call) {
         vf inverse = rvm_all(1.0f / rvm_sum((sum[0] + sum[1]) + (sum[2] + sum[3])));
         for (int64_t i = 0; i < r.padded; i += RVM_LANES) rvm_store(row + i, rvm_load(row + i) * inverse);
         memcpy(r.out + n * r.length, row, (size_t)r.length * 4);
-        if (rvm_must_stop(call, &done, r.padded * 64)) return RVM_FAILED;
+        if (rvm_must_stop(call, r.padded * 64)) return RVM_FAILED;
     }
     return RVM_OK;
+}
+
+static int softmax(const RvmKernelCall *call) {
+    Rows r;
+    RvmNumber scale;
+    char *workspace = call->workspace;
+    if (!get_rows(call->buffers, call->buffers + 1, &r) ||
+        !rvm_narrow(&((const SoftmaxParams *)call->params)->scale, RVM_DTYPE_F32, &scale))
+        return RVM_ASK_REFERENCE;
+    r.number = scale.single;
+    r.grid = divide_rows(call, &r);
+    r.workspace = rvm_take(&workspace, 0);
+    return rvm_run_grid(call, &r.grid, softmax_of_rows, &r);
 }
 
 /* ---- layer normalization ------------------------------------------------------------------------- */
@@ -120,11 +139,10 @@ static int get_norm(const RvmBuffer *buffers, Rows *r) {
     return 1;
 }
 
-static int64_t norm_workspace(const RvmBuffer *buffers, int32_t count, const void *params) {
-    (void)count;
-    (void)params;
+static int64_t norm_workspace(const RvmKernelCall *call) {
     Rows r;
-    return get_norm(buffers, &r) ? 3 * (r.padded * 4 + RVM_ALIGNMENT) : -1;
+    if (!get_norm(call->buffers, &r)) return -1;
+    return (divide_rows(call, &r).threads + 2) * row_bytes(&r) + RVM_ALIGNMENT;
 }
 
 static float *padded_copy(const Rows *r, const float *from, char **workspace) {
@@ -134,18 +152,12 @@ static float *padded_copy(const Rows *r, const float *from, char **workspace) {
     return to;
 }
 
-static int layer_norm(const RvmKernelCall *call) {
-    Rows r;
-    RvmNumber epsilon;
-    char *workspace = call->workspace;
-    if (!get_norm(call->buffers, &r) ||
-        !rvm_narrow(&((const NormParams *)call->params)->epsilon, RVM_DTYPE_F32, &epsilon))
-        return RVM_ASK_REFERENCE;
-    const float *gamma = padded_copy(&r, (const float *)call->buffers[1].data, &workspace);
-    const float *beta = padded_copy(&r, (const float *)call->buffers[2].data, &workspace);
-    float *row = (float *)rvm_take(&workspace, 0), count = (float)r.length;
-    int64_t done = 0;
-    for (int64_t n = 0; n < r.rows; n++) {
+static int layer_norm_of_rows(const RvmKernelCall *call, void *work, int64_t piece, int thread) {
+    const Rows r = *(const Rows *)work;
+    RvmPart part = rvm_part(&r.grid, piece);
+    float *row = (float *)(r.workspace + thread * row_bytes(&r)), count = (float)r.length;
+    const float *gamma = r.gamma, *beta = r.beta;
+    for (int64_t n = part.outer; n < part.outer_end; n++) {
         fill_row(&r, n, 0, row);
         vf mean = rvm_all(sum_of(row, r.padded) / count);
         for (int64_t i = 0; i < r.padded; i += RVM_LANES) rvm_store(row + i, rvm_load(row + i) - mean);
@@ -158,13 +170,28 @@ static int layer_norm(const RvmKernelCall *call) {
                 sum[j] = rvm_fma(v, v, sum[j]);
             }
         float variance = rvm_sum((sum[0] + sum[1]) + (sum[2] + sum[3])) / count;
-        vf inverse = rvm_all(1.0f / sqrtf(variance + epsilon.single));
+        vf inverse = rvm_all(1.0f / sqrtf(variance + r.number));
         for (int64_t i = 0; i < r.padded; i += RVM_LANES)
             rvm_store(row + i, rvm_fma(rvm_load(row + i) * inverse, rvm_load(gamma + i), rvm_load(beta + i)));
         memcpy(r.out + n * r.length, row, (size_t)r.length * 4);
-        if (rvm_must_stop(call, &done, r.padded * 64)) return RVM_FAILED;
+        if (rvm_must_stop(call, r.padded * 64)) return RVM_FAILED;
     }
     return RVM_OK;
+}
+
+static int layer_norm(const RvmKernelCall *call) {
+    Rows r;
+    RvmNumber epsilon;
+    char *workspace = call->workspace;
+    if (!get_norm(call->buffers, &r) ||
+        !rvm_narrow(&((const NormParams *)call->params)->epsilon, RVM_DTYPE_F32, &epsilon))
+        return RVM_ASK_REFERENCE;
+    r.number = epsilon.single;
+    r.gamma = padded_copy(&r, (const float *)call->buffers[1].data, &workspace);
+    r.beta = padded_copy(&r, (const float *)call->buffers[2].data, &workspace);
+    r.grid = divide_rows(call, &r);
+    r.workspace = rvm_take(&workspace, 0);
+    return rvm_run_grid(call, &r.grid, layer_norm_of_rows, &r);
 }
 
 static const RvmArgument softmax_arguments[] = {

@@ -117,11 +117,40 @@ static inline vf rvm_scale(vf x, vf n) {
 
 /* Sum and greatest element of a vector, by halves: the order is the same for every address. */
 static inline float rvm_sum(vf v) {
+#if defined(__AVX2__)
+#if defined(__AVX512F__)
+    __m256 halves = _mm256_add_ps(_mm512_castps512_ps256((__m512)v), _mm512_extractf32x8_ps((__m512)v, 1));
+#else
+    __m256 halves = (__m256)v;
+#endif
+    __m128 quarters = _mm_add_ps(_mm256_castps256_ps128(halves), _mm256_extractf128_ps(halves, 1));
+    __m128 two = _mm_add_ps(quarters, _mm_movehl_ps(quarters, quarters));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
+#else
     float lanes[RVM_LANES];
     rvm_store(lanes, v);
     for (int half = RVM_LANES / 2; half; half /= 2)
         for (int i = 0; i < half; i++) lanes[i] += lanes[i + half];
     return lanes[0];
+#endif
+}
+
+#define RVM_QUAD 4
+
+/* to[i][j] = from[j][i] for four rows of four; steps in floats. */
+static inline void rvm_transpose_quad(const float *from, int64_t from_step, float *to, int64_t to_step) {
+#if defined(__SSE2__)
+    __m128 a = _mm_loadu_ps(from), b = _mm_loadu_ps(from + from_step),
+           c = _mm_loadu_ps(from + 2 * from_step), d = _mm_loadu_ps(from + 3 * from_step);
+    _MM_TRANSPOSE4_PS(a, b, c, d);
+    _mm_storeu_ps(to, a);
+    _mm_storeu_ps(to + to_step, b);
+    _mm_storeu_ps(to + 2 * to_step, c);
+    _mm_storeu_ps(to + 3 * to_step, d);
+#else
+    for (int i = 0; i < RVM_QUAD; i++)
+        for (int j = 0; j < RVM_QUAD; j++) to[i * to_step + j] = from[j * from_step + i];
+#endif
 }
 
 #endif

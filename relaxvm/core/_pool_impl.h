@@ -1,0 +1,261 @@
+/* The pool of threads of the process.
+ *
+ * There is one, which all kernels, virtual machines and threads of Python share.  It is made when it is
+ * first used, and grows to the greatest number of threads that was asked for.
+ *
+ * A section is work in pieces.  Its caller publishes it; workers take the numbers of pieces, and so does
+ * the caller, until none is left.  A worker that comes too late finds nothing, and is not waited for.  Only
+ * one section has the pool at a time: a second caller, or a piece that has pieces itself, does its work
+ * alone, so that there are never more threads at work than there are for one section besides those of
+ * Python.
+ *
+ * A worker that has nothing to do looks for the next section for some microseconds, since kernels follow each
+ * other, and then sleeps.  Where that was in vain, it looks for a shorter time after the next section.
+ */
+#ifndef RELAXVM_POOL_IMPL_H
+#define RELAXVM_POOL_IMPL_H
+
+#include "_clock.h"
+#include "_pool.h"
+
+#if defined(__unix__) || defined(__APPLE__)
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Nanoseconds that a thread looks for work before it sleeps: at most and at least. */
+#define RVM_LONGEST_LOOK 50000
+#define RVM_SHORTEST_LOOK 2000
+/* Milliseconds between looks at the clock and at signals, for a caller that waits. */
+#define RVM_WAIT_MS 10
+
+static struct {
+    pthread_mutex_t busy;  /* held by whoever has a section run */
+    pthread_mutex_t mutex; /* of what follows */
+    pthread_cond_t work, done;
+    int wanted;            /* threads, the caller's among them; 0 for as many as processors; atomic */
+    int found;             /* processors; 0: not asked yet; atomic */
+    int quota;             /* processors that a group of processes has; 0: any number */
+    int workers;           /* started */
+    int asleep;
+    uint32_t round;        /* counts sections; atomic */
+    rvm_section *section;
+} rvm_pool = {.busy = PTHREAD_MUTEX_INITIALIZER,
+              .mutex = PTHREAD_MUTEX_INITIALIZER,
+              .work = PTHREAD_COND_INITIALIZER,
+              .done = PTHREAD_COND_INITIALIZER};
+
+static __thread int rvm_in_section; /* whether this thread runs a piece */
+
+static inline void rvm_relax(void) {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#else
+    __asm__ volatile("" ::: "memory");
+#endif
+}
+
+static void rvm_run_pieces_of(rvm_section *s, int thread) {
+    int outer = rvm_in_section;
+    int64_t piece;
+    rvm_in_section = 1;
+    while (!rvm_is_over(s) && (piece = __atomic_fetch_add(&s->next, 1, __ATOMIC_RELAXED)) < s->pieces)
+        if (s->run(s, piece, thread) != 0) __atomic_store_n(&s->failed, 1, __ATOMIC_RELAXED);
+    rvm_in_section = outer;
+}
+
+/* Look for a new round until some time is over. */
+static int rvm_look_for(const uint32_t *round, uint32_t seen, int64_t nanoseconds) {
+    int64_t end = rvm_clock_ns() + nanoseconds;
+    do {
+        for (int i = 0; i < 16; i++) {
+            if (__atomic_load_n(round, __ATOMIC_ACQUIRE) != seen) return 1;
+            rvm_relax();
+        }
+    } while (rvm_clock_ns() < end);
+    return 0;
+}
+
+static void *rvm_worker(void *unused) {
+    uint32_t seen = 0;
+    int64_t look = RVM_LONGEST_LOOK;
+    (void)unused;
+    for (;;) {
+        int64_t begin = rvm_clock_ns();
+        int is_in_vain = !rvm_look_for(&rvm_pool.round, seen, look);
+        pthread_mutex_lock(&rvm_pool.mutex);
+        rvm_pool.asleep++;
+        while (rvm_pool.round == seen) pthread_cond_wait(&rvm_pool.work, &rvm_pool.mutex);
+        rvm_pool.asleep--;
+        if (!is_in_vain || rvm_clock_ns() - begin < RVM_LONGEST_LOOK) look = RVM_LONGEST_LOOK;
+        else if (look > RVM_SHORTEST_LOOK) look /= 2;
+        seen = rvm_pool.round;
+        rvm_section *s = rvm_pool.section;
+        int thread = s != NULL && s->joined + 1 < s->threads ? ++s->joined : 0;
+        /* The caller does not leave the section while somebody is inside. */
+        if (thread) __atomic_add_fetch(&s->inside, 1, __ATOMIC_RELAXED);
+        pthread_mutex_unlock(&rvm_pool.mutex);
+        if (!thread) continue;
+        rvm_run_pieces_of(s, thread);
+        pthread_mutex_lock(&rvm_pool.mutex);
+        if (__atomic_sub_fetch(&s->inside, 1, __ATOMIC_RELEASE) == 0) pthread_cond_signal(&rvm_pool.done);
+        pthread_mutex_unlock(&rvm_pool.mutex);
+    }
+    return NULL;
+}
+
+/* In a child process there are no workers, whatever the parent was doing. */
+static void rvm_after_fork(void) {
+    pthread_mutex_init(&rvm_pool.busy, NULL);
+    pthread_mutex_init(&rvm_pool.mutex, NULL);
+    pthread_cond_init(&rvm_pool.work, NULL);
+    pthread_cond_init(&rvm_pool.done, NULL);
+    rvm_pool.found = 0;
+    rvm_pool.workers = 0;
+    rvm_pool.asleep = 0;
+    rvm_pool.round = 0;
+    rvm_pool.section = NULL;
+}
+
+static int rvm_processors(void) {
+    int count = 0;
+#ifdef __linux__
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0) count = CPU_COUNT(&set);
+#endif
+    if (count < 1) count = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    if (rvm_pool.quota > 0 && count > rvm_pool.quota) count = rvm_pool.quota;
+    return count < 1 ? 1 : count > RVM_MAX_THREADS ? RVM_MAX_THREADS : count;
+}
+
+/* How many threads a section may have, the caller's among them. */
+static int rvm_threads(void) {
+    int threads = __atomic_load_n(&rvm_pool.wanted, __ATOMIC_RELAXED);
+    if (threads > 0) return threads;
+    threads = __atomic_load_n(&rvm_pool.found, __ATOMIC_RELAXED);
+    if (threads > 0) return threads;
+    threads = rvm_processors();
+    __atomic_store_n(&rvm_pool.found, threads, __ATOMIC_RELAXED);
+    return threads;
+}
+
+static void rvm_set_threads(int threads) {
+    __atomic_store_n(&rvm_pool.wanted, threads, __ATOMIC_RELAXED);
+}
+
+static void rvm_set_quota(int processors) { rvm_pool.quota = processors; }
+
+static uint32_t rvm_count_sections(void) { return __atomic_load_n(&rvm_pool.round, __ATOMIC_RELAXED); }
+
+/* Start workers up to a number; how many there are. */
+static int rvm_start_workers(int count) {
+    static int is_prepared = 0;
+    if (rvm_pool.workers >= count) return rvm_pool.workers;
+    if (!is_prepared) is_prepared = pthread_atfork(NULL, NULL, rvm_after_fork) == 0;
+    if (!is_prepared) return 0;
+    static const int own[] = {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTRAP};
+    sigset_t all, before;
+    sigfillset(&all); /* signals are for Python's threads, ... */
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) sigdelset(&all, own[i]); /* but for faults */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    while (rvm_pool.workers < count) {
+        pthread_t thread;
+        pthread_attr_t attributes;
+        pthread_attr_init(&attributes);
+        pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+        pthread_attr_setstacksize(&attributes, (size_t)8 << 20);
+        int failed = pthread_create(&thread, &attributes, rvm_worker, NULL);
+        pthread_attr_destroy(&attributes);
+        if (failed) break;
+        rvm_pool.workers++;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return rvm_pool.workers;
+}
+
+/* Take the pool for a section of some threads.  How many there will be: 1 where another section has the
+ * pool, unless `waits` is set, or where this thread runs a piece.  Above 1, rvm_run_section must follow. */
+static int rvm_take_pool(int threads, int waits) {
+    if (threads > RVM_MAX_THREADS) threads = RVM_MAX_THREADS;
+    if (threads < 2 || rvm_in_section) return 1;
+    if (waits) pthread_mutex_lock(&rvm_pool.busy);
+    else if (pthread_mutex_trylock(&rvm_pool.busy) != 0) return 1;
+    int workers = rvm_start_workers(threads - 1);
+    if (workers > 0) return threads < workers + 1 ? threads : workers + 1;
+    pthread_mutex_unlock(&rvm_pool.busy);
+    return 1;
+}
+
+static void rvm_publish(rvm_section *s, int threads) {
+    s->threads = threads;
+    pthread_mutex_lock(&rvm_pool.mutex);
+    rvm_pool.section = s;
+    __atomic_add_fetch(&rvm_pool.round, 1, __ATOMIC_RELEASE);
+    int awake = rvm_pool.workers - rvm_pool.asleep, missing = threads - 1 - awake;
+    if (missing >= rvm_pool.asleep) pthread_cond_broadcast(&rvm_pool.work);
+    else
+        for (; missing > 0; missing--) pthread_cond_signal(&rvm_pool.work);
+    pthread_mutex_unlock(&rvm_pool.mutex);
+}
+
+/* Wait for those who are inside of a section that is no longer published. */
+static void rvm_wait_for(rvm_section *s) {
+    int64_t end = rvm_clock_ns() + RVM_LONGEST_LOOK;
+    while (__atomic_load_n(&s->inside, __ATOMIC_ACQUIRE) > 0 && rvm_clock_ns() < end)
+        for (int i = 0; i < 16; i++) rvm_relax();
+    pthread_mutex_lock(&rvm_pool.mutex); /* who was inside has let go of it */
+    while (__atomic_load_n(&s->inside, __ATOMIC_RELAXED) > 0) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += RVM_WAIT_MS * 1000000;
+        if (until.tv_nsec >= 1000000000) {
+            until.tv_nsec -= 1000000000;
+            until.tv_sec++;
+        }
+        pthread_cond_timedwait(&rvm_pool.done, &rvm_pool.mutex, &until);
+        if (s->inside == 0 || s->look == NULL || rvm_is_over(s)) continue;
+        pthread_mutex_unlock(&rvm_pool.mutex);
+        if (s->look(s) != 0) __atomic_store_n(&s->failed, 1, __ATOMIC_RELAXED);
+        pthread_mutex_lock(&rvm_pool.mutex);
+    }
+    pthread_mutex_unlock(&rvm_pool.mutex);
+}
+
+/* Run all pieces on the threads that rvm_take_pool gave, and let go of the pool; whether one failed. */
+static int rvm_run_section(rvm_section *s, int threads) {
+    if (threads > 1) rvm_publish(s, threads);
+    rvm_run_pieces_of(s, 0);
+    if (threads > 1) {
+        pthread_mutex_lock(&rvm_pool.mutex);
+        rvm_pool.section = NULL; /* who has not come yet is not waited for */
+        pthread_mutex_unlock(&rvm_pool.mutex);
+        rvm_wait_for(s);
+        pthread_mutex_unlock(&rvm_pool.busy);
+    }
+    return s->failed;
+}
+
+#else
+
+static int rvm_threads(void) { return 1; }
+static void rvm_set_threads(int threads) { (void)threads; }
+static void rvm_set_quota(int processors) { (void)processors; }
+static uint32_t rvm_count_sections(void) { return 0; }
+
+static int rvm_take_pool(int threads, int waits) {
+    (void)threads, (void)waits;
+    return 1;
+}
+
+static int rvm_run_section(rvm_section *s, int threads) {
+    (void)threads;
+    for (; !s->failed && s->next < s->pieces; s->next++)
+        if (s->run(s, s->next, 0) != 0) s->failed = 1;
+    return s->failed;
+}
+
+#endif
+
+#endif

@@ -1,0 +1,64 @@
+/* The work of a call in pieces, for several threads.
+ *
+ * Each element of a result is computed in one piece, by operations whose order does not depend on how the
+ * work is divided: results are the same bits for every number of threads.
+ */
+#ifndef RELAXVM_KERNELS_PIECES_H
+#define RELAXVM_KERNELS_PIECES_H
+
+#include "../kernel_call.h"
+
+/* Nanoseconds of work below which a call stays on its thread: waking another one takes up to 30 us. */
+#define RVM_SMALLEST_SECTION 50000
+#define RVM_SMALLEST_PIECE 10000
+/* Where a thread is held up, others take its pieces. */
+#define RVM_PIECES_PER_THREAD 4
+
+/* About how long one thread takes for so many multiplications and bytes of memory. */
+static inline int64_t rvm_time_for(int64_t products, int64_t bytes) { return products / 50 + bytes / 20; }
+
+/* A grid of units of work, divided along both sides. */
+typedef struct {
+    int64_t outer, inner;             /* units */
+    int64_t outer_parts, inner_parts; /* pieces */
+    int threads;
+} RvmGrid;
+
+/* A piece of it: units from the first to before the last. */
+typedef struct {
+    int64_t outer, outer_end, inner, inner_end;
+} RvmPart;
+
+/* Divide work that takes so many nanoseconds: first along the outer side, and along the inner one if that
+ * does not give enough pieces. */
+static inline RvmGrid rvm_divide(const RvmKernelCall *call, int64_t nanoseconds, int64_t outer,
+                                 int64_t inner) {
+    RvmGrid grid = {outer, inner, 1, 1, 1};
+    if (call->threads < 2 || nanoseconds < RVM_SMALLEST_SECTION) return grid;
+    int64_t pieces = nanoseconds / RVM_SMALLEST_PIECE, all = call->threads * RVM_PIECES_PER_THREAD;
+    if (pieces > all) pieces = all;
+    grid.outer_parts = outer < pieces ? outer : pieces;
+    pieces = (pieces + grid.outer_parts - 1) / grid.outer_parts;
+    grid.inner_parts = inner < pieces ? inner : pieces;
+    pieces = grid.outer_parts * grid.inner_parts;
+    grid.threads = call->threads < pieces ? call->threads : (int)pieces;
+    return grid;
+}
+
+static inline RvmPart rvm_part(const RvmGrid *grid, int64_t piece) {
+    int64_t i = piece / grid->inner_parts, j = piece % grid->inner_parts;
+    RvmPart part = {grid->outer * i / grid->outer_parts, grid->outer * (i + 1) / grid->outer_parts,
+                    grid->inner * j / grid->inner_parts, grid->inner * (j + 1) / grid->inner_parts};
+    return part;
+}
+
+/* Run the pieces of a grid.  The thread that calls does some of them, or all. */
+static inline int rvm_run_grid(const RvmKernelCall *call, const RvmGrid *grid, RvmPiece piece, void *work) {
+    int64_t pieces = grid->outer_parts * grid->inner_parts;
+    if (grid->threads > 1) return call->run_pieces(call, piece, work, pieces, grid->threads);
+    for (int64_t i = 0; i < pieces; i++)
+        if (piece(call, work, i, 0) != RVM_OK) return RVM_FAILED;
+    return RVM_OK;
+}
+
+#endif
