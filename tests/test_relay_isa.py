@@ -115,6 +115,11 @@ def test_a_loop_with_phi() -> None:
     assert check(SUM.replace("Move", "Mov"), int32(10)) == 55
 
 
+def test_code_that_no_path_leads_to_at_the_end() -> None:
+    code = SUM.replace("Move", "Mov") + "  Goto -1\n  Mov $9, $8\n"
+    assert check(code, int32(10)) == 55
+
+
 CLOSURE = HEAD + """
 .function main(x, y)
   AllocClosure $2, 1, 1, $0

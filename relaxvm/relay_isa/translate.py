@@ -152,6 +152,8 @@ class _Translator:
                 if pc in self._labels:
                     builder.bind(self._labels[pc])
                 _EMIT[instruction.spec.name](self, instruction, pc)
+            if func.code[-1].spec.name not in ("Ret", "Goto", "Fatal"):
+                builder.emit_ret(builder.void_arg())  # behind code that no path leads to
 
     def _clear(self, func: Function) -> None:
         """Write registers that are read before they are written in the order of the text, which
