@@ -122,18 +122,19 @@ def compared(path: Path, options: argparse.Namespace) -> dict[str, Any]:
             inputs = Path(folder) / "inputs.npz"
             for side in reversed(SIDES):
                 processes[side] = started(side, path, inputs, results[side], options)
-                shapes = answer(processes[side], options.limit)
+                shapes = answer(side, processes[side], options.limit)
                 row["shapes"] = json.loads(shapes)
             row["difference"] = difference_of(results)
             for _ in range(options.rounds):
                 for side in SIDES:
-                    least = float(ask(processes[side], "run", options.limit))
+                    least = float(ask(side, processes[side], "run", options.limit))
                     row[side] = min(least, row.get(side, math.inf))
             row["ratio"] = row["relaxvm"] / row["onnxruntime"]
             print(line_of(row), flush=True)
             if options.profile:
                 for side in SIDES:
-                    for name, share in json.loads(ask(processes[side], "profile", options.limit)):
+                    shares = ask(side, processes[side], "profile", options.limit)
+                    for name, share in json.loads(shares):
                         print(f"    {side:12} {share * 1e3:10.3f} ms  {name}", flush=True)
         except Failure as failure:
             row["failure"] = str(failure)
@@ -169,18 +170,17 @@ def started(
     )
 
 
-def ask(process: subprocess.Popen[str], question: str, limit: float) -> str:
+def ask(side: str, process: subprocess.Popen[str], question: str, limit: float) -> str:
     assert process.stdin is not None
     process.stdin.write(question + "\n")
     process.stdin.flush()
-    return answer(process, limit)
+    return answer(side, process, limit)
 
 
-def answer(process: subprocess.Popen[str], limit: float) -> str:
+def answer(side: str, process: subprocess.Popen[str], limit: float) -> str:
     """The next line of a process: it writes one line for one question."""
     output: IO[str] | None = process.stdout
     assert output is not None
-    side = process.args[process.args.index("--side") + 1]  # type: ignore[union-attr,index]
     if not select.select([output], [], [], limit)[0]:
         raise Failure(f"{side}: no answer in {limit:g} seconds")
     line = output.readline()

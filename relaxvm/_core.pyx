@@ -1850,15 +1850,10 @@ cdef int _compiled_call_void(RvmActivation* a, PyObject* callee, PyObject** args
     return 0
 
 
-cdef int _compiled_call_native(RvmActivation* a, PyObject** fp, const int64_t* ip) noexcept:
-    """The operation `call_native`."""
+cdef inline int _store_of_native(RvmActivation* a, PyObject** fp, const int64_t* ip,
+                                 PyObject* callee, PyObject* value, uint64_t nbytes) noexcept:
+    """Store the result of a native function that took so many bytes: 0, or -1 with an exception."""
     cdef Machine machine = <Machine>a.machine
-    cdef PyObject* callee = a.pool_end[ip[CALL_NATIVE_CALLEE]]
-    cdef uint64_t nbytes
-    cdef PyObject* value = _call_native(callee, fp, a.pool_end, ip + CALL_NATIVE_ARGS,
-                                        ip[CALL_NATIVE_COUNT], &nbytes)
-    if rvm_unlikely(value is NULL):
-        return -1
     if value is Py_None:
         value = NULL
     elif not _is_plain(machine, value):
@@ -1870,11 +1865,21 @@ cdef int _compiled_call_native(RvmActivation* a, PyObject** fp, const int64_t* i
     return 0
 
 
+cdef int _compiled_call_native(RvmActivation* a, PyObject** fp, const int64_t* ip) noexcept:
+    """The operation `call_native`."""
+    cdef PyObject* callee = a.pool_end[ip[CALL_NATIVE_CALLEE]]
+    cdef uint64_t nbytes
+    cdef PyObject* value = _call_native(callee, fp, a.pool_end, ip + CALL_NATIVE_ARGS,
+                                        ip[CALL_NATIVE_COUNT], &nbytes)
+    if rvm_unlikely(value is NULL):
+        return -1
+    return _store_of_native(a, fp, ip, callee, value, nbytes)
+
+
 cdef int _compiled_call_local(RvmActivation* a, PyObject** fp, const int64_t* ip,
                               RvmLocalTensor* const* locals_, int64_t nbytes) noexcept:
     """The operation `call_native` where some operands are tensors of which no array is made: 1 if the
     kernel does not take them so, -1 with an exception."""
-    cdef Machine machine = <Machine>a.machine
     cdef PyObject* callee = a.pool_end[ip[CALL_NATIVE_CALLEE]]
     cdef uint64_t total = <uint64_t>nbytes
     cdef PyObject* value = NULL
@@ -1882,15 +1887,7 @@ cdef int _compiled_call_local(RvmActivation* a, PyObject** fp, const int64_t* ip
                                    ip[CALL_NATIVE_COUNT], <RvmTensor* const*>locals_, &total, &value)
     if rvm_unlikely(answer <= 0):
         return 1 if answer == 0 else -1
-    if value is Py_None:
-        value = NULL
-    elif not _is_plain(machine, value):
-        value = _as_value(machine, callee, value)
-        if value is NULL:
-            return -1
-    rvm_store(fp + ip[CALL_NATIVE_DST], value)
-    a.ticks -= NATIVE_TICKS + <int64_t>(total >> 10)
-    return 0
+    return _store_of_native(a, fp, ip, callee, value, total)
 
 
 cdef int _compiled_call_scalars(RvmActivation* a, PyObject* callee, const RvmScalar* args,

@@ -232,19 +232,18 @@ class _Packer(ExprMutator):
         tensors = call.args[:3]
         if attrs["window_size"] is not None or not all(_is_tensor(each.ty) for each in call.args):
             return None
-        inputs = [self.visit(each) for each in tensors]
-        sources = [self._before_exchange(each) for each in tensors]
-        by_head = sources[1] is not None and sources[2] is not None
-        if by_head:
-            query, key, value = sources
-            inputs = [inputs[0], self.visit(key), self.visit(value)]  # type: ignore[arg-type]
-            if query is not None:
-                inputs[0] = self.visit(query)
-            else:
-                exchanged = op.permute_dims(inputs[0], _EXCHANGED)
+        query, key, value = map(self._before_exchange, tensors)
+        by_head = key is not None and value is not None
+        if key is None or value is None:
+            inputs = [self.visit(each) for each in tensors]
+        else:
+            if query is None:
+                exchanged = op.permute_dims(self.visit(tensors[0]), _EXCHANGED)
                 query = self._kind("query", exchanged.ty)
                 self._emitted.append(VarBinding(query, exchanged))
-                inputs[0] = query
+            else:
+                query = self.visit(query)
+            inputs = [query, self.visit(key), self.visit(value)]
         bias = self.visit(call.args[3]) if len(call.args) > 3 else self._none()
         settings = [attrs["scale"], attrs["causal_mask"]]
         rest = [self._none() if each is None else each for each in settings]
