@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 import typing
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 import relaxvm
 from relaxvm.op import CONSTRUCTORS
@@ -15,6 +19,8 @@ from . import children
 
 OF_OTHER_PARTS = {"VMExecutable.native_program", "VMExecutable.jit"}
 """Their types are in parts that executables do not import."""
+
+TYPED = Path(__file__).parent / "typed"
 
 
 def public() -> Iterator[tuple[str, Any]]:
@@ -52,11 +58,35 @@ def test_dir_of_script_names_every_operator_in_a_new_process() -> None:
 
 
 def test_stubs_have_every_operator() -> None:
-    from pathlib import Path
-
     folder = Path(relaxvm.__file__).parent / "script" / "_operators"
     text = {path.stem: path.read_text() for path in folder.glob("*.pyi")}
     for name in CONSTRUCTORS:
         module, _, own = name.rpartition(".")
         if module or own not in relaxvm.script.relax.__all__:  # else it is declared there
             assert f"def {own}(" in text[module or "__init__"]
+
+
+def test_mypy_accepts_code_around_scripts_and_in_them(tmp_path: Path) -> None:
+    """It objects to what the files say, and to nothing else."""
+    pytest.importorskip("mypy")
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--no-incremental",
+               "--follow-imports=silent", "--hide-error-context", "--no-pretty",
+               f"--cache-dir={tmp_path}", str(TYPED)]  # fmt: skip
+    done = children.run(command, text=True, capture_output=True, cwd=tmp_path)
+    found = {
+        (Path(path).name, int(line), code)
+        for path, line, code in re.findall(r"^(.*?):(\d+): error: .*\[(.*)\]$", done.stdout, re.M)
+    }
+    expected = {
+        (path.name, number, code)
+        for path in TYPED.glob("*.py")
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        for code in re.findall(r"  # E: (.*)$", line)
+    }
+    assert len(expected) == 8
+    assert found == expected, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", [path.name for path in sorted(TYPED.glob("*.py"))])
+def test_typed_programs_run(name: str) -> None:
+    children.run([sys.executable, str(TYPED / name)], capture_output=True, check=True)

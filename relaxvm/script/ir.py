@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, overload
 
 from ..ir import expr
 from ..ir.json import load_json
@@ -30,6 +30,12 @@ __all__ = [
 ]
 
 
+@overload
+def ir_module(cls: type, /) -> Any: ...
+@overload
+def ir_module(
+    *, check_well_formed: bool = ..., s_tir: bool = ...
+) -> Callable[[type], Any]: ...
 def ir_module(
     cls: type | None = None, *, check_well_formed: bool = True, s_tir: bool = False
 ) -> Any:
@@ -49,8 +55,7 @@ def ir_module(
     def decorate(cls: type) -> IRModule:
         return decorated_class(cls, sys._getframe(1), check_well_formed)
 
-    decorator: Callable[[type], IRModule] = decorate
-    return decorator
+    return decorate
 
 
 def module_attrs(attrs: Mapping[str, Any]) -> ModuleAttrs:

@@ -44,9 +44,6 @@ from .macros import macro as make_macro
 from .markers import Dataflow, FunctionAttrs, Incomplete, MatchCastPair, Output
 from .scope import CURRENT
 
-if TYPE_CHECKING:
-    from types import FunctionType
-
 __all__ = [
     "Any",
     "Callable",
@@ -96,8 +93,21 @@ Any = Object = type_forms.any_
 # Functions
 
 
+_Script = typing.Callable[..., typing.Any]
+
+
+@typing.overload
+def function(func: _Script, /) -> typing.Any: ...
+@typing.overload
 def function(
-    func: FunctionType | None = None,
+    *,
+    private: bool = ...,
+    pure: bool = ...,
+    check_well_formed: bool = ...,
+    type_params: Sequence[builtins.str] = ...,
+) -> typing.Callable[[_Script], typing.Any]: ...
+def function(
+    func: _Script | None = None,
     *,
     private: bool = False,
     pure: bool = True,
@@ -127,7 +137,11 @@ def function(
     return decorate
 
 
-def macro(func: FunctionType | None = None, *, hygienic: bool = True) -> typing.Any:
+@typing.overload
+def macro(func: _Script, /) -> typing.Any: ...
+@typing.overload
+def macro(*, hygienic: bool = ...) -> typing.Callable[[_Script], typing.Any]: ...
+def macro(func: _Script | None = None, *, hygienic: bool = True) -> typing.Any:
     """Decorator: a function whose statements are parsed where it is called, in a Relax function.
 
     Args:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import builtins
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, overload
 
 from ..ir import prim as _prim
 from ..ir.expr import Call as _Call
@@ -38,8 +38,20 @@ _RAW: Final = {
 }
 
 
+_Script = Callable[..., Any]
+
+
+@overload
+def prim_func(func: _Script, /) -> Any: ...
+@overload
 def prim_func(
-    func: Any = None,
+    *,
+    private: builtins.bool = ...,
+    check_well_formed: builtins.bool = ...,
+    s_tir: builtins.bool = ...,
+) -> Callable[[_Script], Any]: ...
+def prim_func(
+    func: _Script | None = None,
     *,
     private: builtins.bool = False,
     check_well_formed: builtins.bool = True,
@@ -65,7 +77,7 @@ def prim_func(
     return decorate
 
 
-prim_func.script_kind = "tir"  # type: ignore[attr-defined]
+vars(prim_func)["script_kind"] = "tir"
 
 
 # Scalars
@@ -274,17 +286,22 @@ def sblock_attr(attrs: Mapping[str, Any]) -> Any:
 block_attr = sblock_attr
 
 
+def _axis(kind: int) -> Callable[..., Any]:
+    def make(dom: Any, binding: Any, dtype: str | None = None) -> Any:
+        span = _forms.range_to(*dom) if isinstance(dom, tuple) else _forms.range_to(dom)
+        return _forms.Axis(kind, span, _as_index(binding))
+
+    return make
+
+
 class axis:
     """Iteration variables of a block: ``v = T.axis.spatial(extent, value)``; the domain is an
     extent or a pair (start, stop)."""
 
-    @staticmethod
-    def _make(kind: int) -> Any:
-        def make(dom: Any, binding: Any, dtype: str | None = None) -> Any:
-            span = _forms.range_to(*dom) if isinstance(dom, tuple) else _forms.range_to(dom)
-            return _forms.Axis(kind, span, _as_index(binding))
-
-        return make
+    spatial = S = staticmethod(_axis(_IterVar.DATA_PAR))
+    reduce = R = staticmethod(_axis(_IterVar.COMM_REDUCE))
+    scan = staticmethod(_axis(_IterVar.ORDERED))
+    opaque = staticmethod(_axis(_IterVar.OPAQUE))
 
     @staticmethod
     def remap(kinds: str, bindings: Sequence[Any], dtype: str | None = None) -> Any:
@@ -302,12 +319,6 @@ class axis:
         return _forms.Axes(
             [_forms.Axis(which[k], None, b) for k, b in zip(kinds, bindings, strict=True)]
         )
-
-
-axis.spatial = axis.S = staticmethod(axis._make(_IterVar.DATA_PAR))  # type: ignore[attr-defined]
-axis.reduce = axis.R = staticmethod(axis._make(_IterVar.COMM_REDUCE))  # type: ignore[attr-defined]
-axis.scan = staticmethod(axis._make(_IterVar.ORDERED))  # type: ignore[attr-defined]
-axis.opaque = staticmethod(axis._make(_IterVar.OPAQUE))  # type: ignore[attr-defined]
 
 
 # Other statements

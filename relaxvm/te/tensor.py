@@ -19,6 +19,7 @@ from ..ir.parts import check_parts, count_parts
 from ..ir.prim import as_scalar, is_float
 from ..tir import intrinsics
 from ..tir.buffer import IterVar, Range, as_index
+from . import operation
 from .operation import ComputeOp, ExternOp, Operation, PlaceholderOp, tag_of
 
 __all__ = [
@@ -453,3 +454,8 @@ max: Final = _reduction(  # noqa: A001
 min: Final = _reduction(  # noqa: A001
     intrinsics.min, intrinsics.max_value, "The least value over axes made by `reduce_axis`."
 )
+
+
+# `typing.get_type_hints` looks up the annotations of a class in its own module, which is before
+# this one.
+vars(operation)["Tensor"] = Tensor

@@ -24,6 +24,7 @@ from ..ir import (
 )
 from ..ir.nesting import headroom
 from ..ir.sharing import check_sharing
+from . import instruments
 from .config import check_config_keys
 from .instruments import DumpIR, PassInstrument
 
@@ -395,3 +396,8 @@ def dataflowblock_pass(function: Any = None, *, opt_level: int = 0, name: str | 
     """Decorator: as `module_pass`, for ``f(block, mod, ctx) -> block`` or a class with a method
     `transform_dataflowblock`."""
     return _decorator(DataflowBlockPass, "transform_dataflowblock", function, opt_level, name)
+
+
+# `typing.get_type_hints` looks up the annotations of a class in its own module, which is before
+# this one.
+vars(instruments)["Pass"] = Pass

@@ -258,7 +258,8 @@ class VirtualMachine(Machine):
 
         return VMModule(self)
 
-    def __getitem__(self, name: str) -> Callable[..., Any]:
+    # Any, since a saved function has less than a VM function, which is what most callers look up.
+    def __getitem__(self, name: str) -> VMFunction | Any:
         """Return the saved function with a name, else the VM function.
 
         Raises:
@@ -276,7 +277,7 @@ class VirtualMachine(Machine):
             raise AttributeError(self._no_function(name))
         return self._function(index)
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
+    def __getattr__(self, name: str) -> VMFunction | Any:
         # Called for names that are not attributes.  There is no index before __init__ has ended.
         index = self.__dict__.get("_index")
         if index is None or (name not in index and name not in self._saved):

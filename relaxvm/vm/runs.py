@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from .._core import Stepper
 from ..errors import CancelledError, RelaxVMError, did_you_mean
 from ..executable import VMExecutable
+from ..executable.debug_info import Location, Span
 from ..executable.formats.places import span_text
 from ..executable.formats.text import format_instruction
 from ..executable.variables import Variables
 from ..isa import FuncKind
 from ..messages import describe, readable
+from .machine import VirtualMachine
 from .stops import find_pcs
-
-if TYPE_CHECKING:
-    from ..executable.debug_info import Location, Span
-    from .machine import VirtualMachine
 
 __all__ = ["Frame", "Run", "Until"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +19,8 @@ from ...core import ffi
 from ...errors import BugError, LinkError
 from ...ir import Constant, Expr, Function, IRModule, Op
 from ...ir.visitor import post_order_visit
+from ...limits import Limits
 from ...script import from_source
-
-if TYPE_CHECKING:
-    from ...limits import Limits
 
 __all__ = ["is_module_of_tvm", "module_of_tvm"]
 
