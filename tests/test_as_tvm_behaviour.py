@@ -14,6 +14,8 @@ from relaxvm.ir import (
     Call,
     DataflowBlock,
     DataflowVar,
+    EnvFunc,
+    ExternFunc,
     Function,
     FuncType,
     GlobalVar,
@@ -31,7 +33,9 @@ from relaxvm.ir import (
     VarBinding,
     const,
     prim_value,
+    structural_equal,
 )
+from relaxvm.ir.json import load_json, save_json
 from relaxvm.script import from_source
 
 HEADER = "from relaxvm.script import ir as I, relax as R, tir as T\n"
@@ -452,3 +456,75 @@ def test_arguments_that_are_written_are_not_in_a_variable() -> None:
     with pytest.raises(TypeError, match=r"expected the arguments themselves.*the variable args"):
         op.call_tir_inplace(func, args, [0, -1], [tensor, tensor])
     assert op.call_tir_inplace(func, Tuple([args[0], args[1]]), [0, -1], [tensor, tensor])
+
+
+def _first(call: Call, builder: BlockBuilder) -> object:
+    assert isinstance(builder, BlockBuilder)
+    return call.args[0].ty
+
+
+def test_a_function_finds_the_type_of_a_call() -> None:
+    relaxvm.register_func("tests.first_type", _first, override=True)
+    ty = FuncType.opaque_func(derive_func="tests.first_type", purity=True)
+    assert isinstance(ty.derive_func, EnvFunc)
+    assert ty.derive_func.name == "tests.first_type"
+    x = Var("x", TensorType((2, 3), "float32"))
+    call = BlockBuilder().normalize(Call(ExternFunc("f", ty), [x]))
+    assert call.ty == x.ty
+    assert analysis.derive_call_ret_type(ty, call, BlockBuilder()) == x.ty
+    assert analysis.type_lca(ty, FuncType.opaque_func(derive_func="tests.first_type")) == (
+        FuncType.opaque_func(derive_func="tests.first_type"))  # fmt: skip
+    assert analysis.type_base_check(ty, FuncType.opaque_func(purity=True)) == 1
+    assert structural_equal(load_json(save_json(ty)), ty)
+    with pytest.raises(ValueError, match="ret or derive_func, got both"):
+        FuncType.opaque_func(ret=ANY, derive_func="tests.first_type")
+    with pytest.raises(ValueError, match="with parameters has no derive_func"):
+        FuncType([], ANY, derive_func=EnvFunc("tests.first_type"))
+    unknown = FuncType.opaque_func(derive_func="tests.no_such_function")
+    with pytest.raises(ValueError, match=r"tests\.no_such_function"):
+        BlockBuilder().normalize(Call(ExternFunc("f", unknown), [x]))
+    relaxvm.register_func("tests.no_type", lambda call, builder: 1, override=True)
+    with pytest.raises(TypeError, match=r"tests\.no_type: expected a type for"):
+        BlockBuilder().normalize(
+            Call(ExternFunc("f", FuncType.opaque_func(derive_func="tests.no_type")), [x])
+        )
+
+
+def test_functions_that_find_types_in_scripts() -> None:
+    module = parse("""
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((16,), "float32")):
+        y = R.ExternFunc("runtime.TVMTensorCreateView", R.Callable(
+            derive_func="tvm.relax.type.infer_view_ty", purity=True))(
+            x, R.shape([4, 4]), R.dtype("int32"), 0)
+        return y
+
+    @R.function
+    def apply(f: R.Callable(derive_func="tvm.relax.type.infer_by_ty_args", purity=True)):
+        y = f(ty_args=R.Tensor((2,), "int8"))
+        return y
+""")
+    assert isinstance(module, IRModule)
+    assert module["main"].ret_ty == TensorType((4, 4), "int32")
+    assert module["apply"].ret_ty == TensorType((2,), "int8")
+    assert structural_equal(from_source(module.script()), module)
+    result = relaxvm.VirtualMachine(relaxvm.build(module))["main"](np.zeros(16, np.float32))
+    assert (result == np.zeros((4, 4), np.int32)).all()
+    assert result.dtype == np.int32
+
+
+def test_what_a_builder_returns_is_what_it_goes_on_with() -> None:
+    builder = BlockBuilder()
+    x = Var("x", TensorType((2,), "float32"))
+    with builder.function("first", [x]):
+        builder.emit_func_output(x)
+    module = builder.get()
+    module.update_global_info("vdevice", [relaxvm.ir.VDevice("llvm")])
+    with builder.function("second", [x]):
+        builder.emit_func_output(x)
+    assert "second" not in module
+    assert "second" in builder.get()
+    assert builder.get().global_infos == module.global_infos
+    assert builder.get() is builder.get()

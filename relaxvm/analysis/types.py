@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..ir.block_builder import BlockBuilder
 from ..ir.expr import Call, Expr, FuncType, IntImm, ShapeType, TensorType, TupleType, Type, Var
 from ..ir.infer import (
     BaseCheckResult,
@@ -33,8 +34,12 @@ TypeBaseCheckResult = BaseCheckResult
 type_base_check = base_check
 
 
-def derive_call_ret_type(func_ty: Type, call: Call) -> Type:
+def derive_call_ret_type(func_ty: Type, call: Call, ctx: BlockBuilder | None = None) -> Type:
     """Return the type of a call of a function that has the given type.
+
+    Args:
+        ctx: the builder of the program, without effect: a `FuncType.derive_func` gets the one that
+            builds the function at hand.
 
     Raises:
         TypeError: the arguments do not match the parameters.

@@ -10,6 +10,7 @@ from .adt import *
 from .arith import *
 from .block_builder import *
 from .coverage import *
+from .derive import *
 from .equality import *
 from .expr import *
 from .expr_functor import *

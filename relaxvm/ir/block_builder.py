@@ -207,6 +207,7 @@ class BlockBuilder:
 
     def __init__(self, mod: IRModule | None = None, *, applies_normalizers: bool = True) -> None:
         self._module = IRModule() if mod is None else mod.copy()
+        self._is_given = False
         self._names = _Names()
         self._scopes: list[_Scope] = []
         self._bound: dict[Var, Expr] = {}
@@ -229,10 +230,18 @@ class BlockBuilder:
     # The module
 
     def get(self) -> IRModule:
-        """Return a copy of the module; later changes do not affect it."""
-        return self._module.copy()
+        """Return the module.  What the builder does later does not change it; what is changed in
+        it, such as its global infos, is part of what the builder goes on with."""
+        self._is_given = True
+        return self._module
 
     finalize = get
+
+    def _own_module(self) -> IRModule:
+        """The module, to be changed: a copy if `get` has returned it."""
+        if self._is_given:
+            self._module, self._is_given = self._module.copy(), False
+        return self._module
 
     def add_func(self, func: BaseFunc, func_name: str) -> GlobalVar:
         """Add a function; `func_name` is made unique, and other than that of the open function."""
@@ -241,12 +250,12 @@ class BlockBuilder:
             number = 1
             while (name := f"{func_name}{number}") in self._module:
                 number += 1
-        self._module[name] = func
+        self._own_module()[name] = func
         return self._module.get_global_var(name)
 
     def update_func(self, var: GlobalVar, func: BaseFunc) -> None:
         """Replace a function."""
-        self._module[var] = func
+        self._own_module()[var] = func
 
     def get_unique_name(self, prefix: str) -> str:
         """Return a variable name that this builder has not used yet."""
@@ -337,7 +346,7 @@ class BlockBuilder:
         func = Function(chosen, body, ret_ty, pure, Attrs(attrs), type_params=type_params)
         if name in self._module:
             raise ValueError(f"the module already has a function {name!r}")
-        self._module[name] = func
+        self._own_module()[name] = func
         self._finished = True
         return self._module.get_global_var(name)
 

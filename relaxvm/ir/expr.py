@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ANY",
+    "EXTERN_TYPE",
     "MOST_AXES",
     "MOST_TYPE_PARTS",
     "AnyType",
@@ -40,6 +41,7 @@ __all__ = [
     "DataTypeImm",
     "DataflowBlock",
     "DataflowVar",
+    "EnvFunc",
     "Expr",
     "ExternFunc",
     "FloatImm",
@@ -327,6 +329,24 @@ class TypeVar(Type):
         return self.name_hint
 
 
+class EnvFunc(Node):
+    """A function of the process, by the name under which it is registered."""
+
+    __slots__ = ("name",)
+    FIELDS = ("name",)
+
+    name: str
+
+    def __init__(self, name: str, span: Any = None) -> None:
+        self.name = name
+        self.span = span
+
+    @classmethod
+    def get(cls, name: str) -> EnvFunc:
+        """Return the function with a name, which is looked up when it is called."""
+        return cls(name)
+
+
 class FuncType(Type):
     """A function.
 
@@ -335,13 +355,15 @@ class FuncType(Type):
         params: types of the parameters, or None if they are not known.
         ret: type of the result.
         purity: whether a call has no side effects.
+        derive_func: the function that finds the type of a call, if `params` are not known: it is
+            called with the `Call` and a `BlockBuilder`.  None for the type `ret`.
 
     Raises:
         TypeSizeError: the type has more than `MOST_TYPE_PARTS` parts.
     """
 
-    __slots__ = ("_parts", "_vars", "params", "purity", "ret", "type_params")
-    FIELDS = ("type_params", "params", "ret", "purity")
+    __slots__ = ("_parts", "_vars", "derive_func", "params", "purity", "ret", "type_params")
+    FIELDS = ("type_params", "params", "ret", "purity", "derive_func")
     DEFS = frozenset({"type_params", "params"})
     DEFAULTS = MappingProxyType({"type_params": ()})
 
@@ -349,6 +371,7 @@ class FuncType(Type):
     params: tuple[Type, ...] | None
     ret: Type
     purity: bool
+    derive_func: EnvFunc | None
     _vars: Mapping[Var, None] | None
     """The symbolic variables that it mentions, once they were asked for."""
 
@@ -360,7 +383,11 @@ class FuncType(Type):
         span: Any = None,
         *,
         type_params: Iterable[TypeVar] = (),
+        derive_func: EnvFunc | None = None,
     ) -> None:
+        if derive_func is not None and params is not None:
+            raise ValueError("a function type with parameters has no derive_func")
+        self.derive_func = derive_func
         self.type_params = tuple(type_params)
         self.params = None if params is None else tuple(params)
         self._parts = _count_parts((ret, *(self.params or ())))
@@ -369,15 +396,30 @@ class FuncType(Type):
         self.purity = purity
         self.span = span
 
-    @property
-    def derive_func(self) -> None:
-        """None: TVM's functions that compute the type of a result are not supported."""
-        return None
-
     @classmethod
-    def opaque_func(cls, *, ret: Type | None = None, purity: bool = False) -> FuncType:
-        """Return the type of a function whose parameters are not known."""
-        return cls(None, ANY if ret is None else ret, purity)
+    def opaque_func(
+        cls,
+        *,
+        ret: Type | None = None,
+        derive_func: str | EnvFunc | None = None,
+        purity: bool = False,
+        span: Any = None,
+    ) -> FuncType:
+        """Return the type of a function whose parameters are not known.
+
+        Args:
+            ret: the type of its results; `AnyType` if not given.
+            derive_func: the function that finds the type of a call, or its name.
+            purity: whether a call has no side effects.
+
+        Raises:
+            ValueError: both `ret` and `derive_func` are given.
+        """
+        if ret is not None and derive_func is not None:
+            raise ValueError("opaque_func: expected ret or derive_func, got both")
+        if isinstance(derive_func, str):
+            derive_func = EnvFunc(derive_func)
+        return cls(None, ANY if ret is None else ret, purity, span, derive_func=derive_func)
 
 
 ANY: Final = AnyType()
@@ -1038,7 +1080,7 @@ class ExternFunc(Expr):
 
     def __init__(self, global_symbol: str, ty: Type | None = None, span: Any = None) -> None:
         self.global_symbol = global_symbol
-        self.ty = _OPAQUE_FUNC if ty is None else ty
+        self.ty = EXTERN_TYPE if ty is None else ty
         self.span = span
 
     @property
@@ -1047,7 +1089,8 @@ class ExternFunc(Expr):
         return _NO_ATTRS
 
 
-_OPAQUE_FUNC: Final = FuncType.opaque_func()
+EXTERN_TYPE: Final = FuncType.opaque_func()
+"""The type of an `ExternFunc` that has no other."""
 _NO_ATTRS: Final = Attrs()
 
 

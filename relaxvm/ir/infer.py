@@ -64,6 +64,7 @@ from .op import Op
 from .prim import Cast, cast
 
 __all__ = [
+    "DERIVE",
     "BaseCheckResult",
     "UntypedVariable",
     "base_check",
@@ -258,6 +259,8 @@ def _check_func(base: FuncType, derived: FuncType) -> BaseCheckResult:
     if derived.type_params and not base.type_params:
         derived = INSTANTIATE["function"](derived, base)
     if base.params is None:
+        if base.derive_func is not None and not _derive_alike(base, derived):
+            return _FAIL_L1
         return base_check(base.ret, derived.ret)
     if derived.params is None:
         return _FAIL_L1
@@ -269,6 +272,11 @@ def _check_func(base: FuncType, derived: FuncType) -> BaseCheckResult:
         for theirs, ours in zip(derived.params, base.params, strict=True)
     )
     return min(result, base_check(base.ret, substitute_type(derived.ret, variables)))
+
+
+def _derive_alike(base: FuncType, derived: FuncType) -> bool:
+    ours, theirs = base.derive_func, derived.derive_func
+    return ours is not None and theirs is not None and ours.name == theirs.name
 
 
 def bind_type(param: Any, arg: Any, variables: dict[Var, Expr]) -> BaseCheckResult:
@@ -376,7 +384,8 @@ def substitute_type(ty: Any, variables: Mapping[Var, Expr]) -> Any:
 
 
 def _with_ret(ty: FuncType, ret: Type) -> FuncType:
-    return FuncType(ty.params, ret, ty.purity, ty.span, type_params=ty.type_params)
+    return FuncType(ty.params, ret, ty.purity, ty.span, type_params=ty.type_params,
+                    derive_func=ty.derive_func)  # fmt: skip
 
 
 def _map_args(ty: Any, convert: Callable[[Any], Any]) -> Any:
@@ -510,6 +519,8 @@ def type_lca(a: Any, b: Any) -> Any:
         purity = a.purity and b.purity
         if a.type_params or b.type_params:
             return FuncType.opaque_func(purity=purity)
+        if _derive_alike(a, b):
+            return FuncType.opaque_func(derive_func=a.derive_func, purity=purity)
         if a.params is None or b.params is None or len(a.params) != len(b.params) or any(
             map(_differ, a.params, b.params)
         ):  # fmt: skip
@@ -537,6 +548,11 @@ def _same_dims(a: TensorType, b: TensorType) -> bool:
 INSTANTIATE: dict[str, Callable[[Any, FuncType], FuncType]] = {}
 """How the type parameters of a function are found: "call" for a call of it, "function" where a
 value of another function type is expected.  Filled by `relaxvm.ir.instantiate`."""
+
+
+DERIVE: dict[str, Callable[[Call, Any], Type]] = {}
+"""How the `FuncType.derive_func` of a function finds the type of a call: "call".  Filled by
+`relaxvm.ir.derive`."""
 
 
 def infer_type(expr: Any, in_scope: Collection[Var] = ()) -> Any:
@@ -629,13 +645,18 @@ def type_of_call(call: Call) -> Type:
     if isinstance(op, ExternFunc):
         if len(call.ty_args) > 1:
             return TupleType(call.ty_args)
-        return call.ty_args[0] if call.ty_args else ANY
+        if call.ty_args:
+            return call.ty_args[0]
+        if type(op.ty) is not FuncType or op.ty.params is not None:
+            return ANY
     signature = infer_type(op).ty
     if type(signature) is not FuncType:
         raise TypeError(f"{op} is called, but is not a function: its type is {signature}")
     if signature.type_params and signature.params is not None:
         signature = INSTANTIATE["call"](call, signature)
     if signature.params is None:
+        if signature.derive_func is not None and not call.ty_args:
+            return DERIVE["call"](call, signature.derive_func)
         return call.ty_args[0] if call.ty_args else signature.ret
     return _type_of_function_call(call, signature, signature.params)
 
@@ -850,7 +871,8 @@ def substitute_type_vars(ty: Any, known: Mapping[TypeVar, Type]) -> Any:
         ret = substitute_type_vars(ty.ret, inner)
         if ret is ty.ret and (params is None or _all_same(params, ty.params)):
             return ty
-        return FuncType(params, ret, ty.purity, ty.span, type_params=ty.type_params)
+        return FuncType(params, ret, ty.purity, ty.span, type_params=ty.type_params,
+                        derive_func=ty.derive_func)  # fmt: skip
     return ty
 
 

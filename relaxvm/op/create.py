@@ -168,7 +168,9 @@ def arange_length(start: Any, end: Any, step: Any) -> Expr:
         raise IllTyped("bounds that are not known have to be integers, got floats")
     if by is not None and by < 0:
         return simplify((start - end - step - 1) // -step)
-    return simplify((end - start + step - 1) // step)
+    if by is None:
+        return (end + step - start - 1) // step  # as TVM writes it
+    return simplify((end - start + by - 1) // by)
 
 
 def _number(value: Expr) -> int | float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..dtypes import as_dtype
-from ..ir.arith import prove, simplify
+from ..ir.arith import Analyzer, free_vars, simplify
 from ..ir.expr import (
     ANY,
     Call,
@@ -142,7 +142,10 @@ def _check_within(data: TensorType, result: TensorType, offset: Expr) -> None:
         return
     has = simplify(product(data.dims) * sizes[0])
     needs = simplify(product(result.dims) * sizes[1])
-    if prove(needs + start > has):
+    analyzer = Analyzer()
+    for var in free_vars(has):
+        analyzer.bind(var, 0)
+    if analyzer.prove(needs + start > has):
         raise IllValued(
             f"a view of {needs} {unit} from byte {start} on reaches beyond {has} {unit}"
         )

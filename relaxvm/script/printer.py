@@ -30,7 +30,9 @@ from ..ir.adt import (
 )
 from ..ir.arith import free_vars
 from ..ir.block_builder import is_leaf
+from ..ir.equality import structural_equal
 from ..ir.expr import (
+    EXTERN_TYPE,
     AnyType,
     BaseFunc,
     Binding,
@@ -186,6 +188,11 @@ def _decorator(func: BaseFunc | ExternFunc, name: str) -> str:
         options.append("pure=False")
     options += _type_params_option(func)
     return f"@R.function({', '.join(options)})" if options else "@R.function"
+
+
+def _has_plain_type(func: ExternFunc) -> bool:
+    """Whether the type of a packed function is that of one of which nothing else is known."""
+    return func.ty is EXTERN_TYPE or structural_equal(func.ty, EXTERN_TYPE)
 
 
 def _type_params_option(func: BaseFunc | ExternFunc) -> list[str]:
@@ -624,10 +631,8 @@ class Printer:
 
     def _extern_func(self, func: ExternFunc) -> str:
         name = quoted(func.global_symbol)
-        ty = func.ty
-        if type(ty) is FuncType and ty.params is None and not ty.purity and type(ty.ret) is AnyType:
-            return f"R.ExternFunc({name})"
-        return f"R.ExternFunc({name}, {self.type(ty)})"
+        return f"R.ExternFunc({name})" if _has_plain_type(func) else (
+            f"R.ExternFunc({name}, {self.type(func.ty)})")  # fmt: skip
 
     def _constructor(self, constructor: Constructor) -> str:
         owner = identifier(constructor.belong_to.name_hint)
@@ -669,7 +674,7 @@ class Printer:
         op = call.op
         if isinstance(op, Op):
             return self._op_call(op, call)
-        if isinstance(op, ExternFunc):
+        if isinstance(op, ExternFunc) and (call.attrs or _has_plain_type(op)):
             options = self.keywords(call.attrs) + self.types_option("ty_args", call.ty_args)
             args = [self.bare((e,)) for e in call.args]
             return f"R.call_packed({', '.join([quoted(op.global_symbol), *args, *options])})"
@@ -765,6 +770,9 @@ class Printer:
 
     def _func_type(self, ty: FuncType) -> str:
         if ty.params is None:
+            if ty.derive_func is not None:
+                name = quoted(ty.derive_func.name)
+                return f"R.Callable(derive_func={name}, purity={ty.purity})"
             if type(ty.ret) is AnyType and not ty.purity:
                 return "R.Callable"
             return f"R.Callable(ret={self.type(ty.ret)}, purity={ty.purity})"

@@ -259,11 +259,14 @@ def callable_(
         params: types of the parameters, or None if unknown.
         ret: type of the result.
         purity: whether a call has no side effects; by default true if `params` are known.
-        derive_func: must be None; functions that compute result types are not supported.
+        derive_func: the registered function that finds the type of a call, or its name, if
+            `params` and `ret` are not given; see `relaxvm.ir.FuncType`.
         type_params: names of the function's own type parameters.
     """
     if derive_func is not None:
-        raise TypeError("R.Callable: derive_func is not supported; give the type of the result")
+        if params is not None or ret is not ANY:
+            raise TypeError("R.Callable: expected derive_func, or params and ret, got both")
+        return FuncType.opaque_func(derive_func=derive_func, purity=bool(purity))
     if type_params:
         return _generic(tuple(type_params), params, ret, purity is None or purity)
     result = annotation(ANY if ret is None else ret)

@@ -12,6 +12,7 @@ from ..ir import (
     ExprMutator,
     ExternFunc,
     Function,
+    FuncType,
     IRModule,
     Op,
     StringImm,
@@ -80,6 +81,12 @@ def _to_vdevice(devices: list[Any]) -> Callable[[Call], Expr]:
     return lower
 
 
+_CREATE_VIEW: Final = ExternFunc(
+    "runtime.TVMTensorCreateView",
+    FuncType.opaque_func(derive_func="tvm.relax.type.infer_view_ty", purity=True),
+)
+
+
 def _view(call: Call) -> Expr:
     data, shape, dtype, offset = call.args
     if call.ty.shape is not None:
@@ -90,8 +97,7 @@ def _view(call: Call) -> Expr:
         dtype = base.null_value()
     if isinstance(offset, Tuple):
         offset = int_imm(0)
-    callee = ExternFunc("runtime.TVMTensorCreateView")
-    return Call(callee, [data, shape, dtype, offset], None, [call.ty], call.ty, call.span)
+    return Call(_CREATE_VIEW, [data, shape, dtype, offset], None, (), call.ty, call.span)
 
 
 def _refuse_alloc(call: Call) -> Expr:

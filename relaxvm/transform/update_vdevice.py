@@ -41,7 +41,7 @@ class _Updater(ExprMutator):
             ret = self.visit_type(ty.ret)
             if params is ty.params and ret is ty.ret:
                 return ty
-            return FuncType(params, ret, ty.purity, ty.span)
+            return FuncType(params, ret, ty.purity, ty.span, derive_func=ty.derive_func)
         return ty
 
     def visit_call(self, call: Call) -> Expr:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ...ir.arith import simplify
@@ -9,7 +10,7 @@ from ...ir.expr import Call, Expr, TensorType, Type
 from ..kinds import IllValued
 from ..manipulate import reshape
 from ..registry import Unsupported, operator
-from ..rules import like, need_divisor, product
+from ..rules import like, need_divisor
 
 __all__ = ["batch_flatten", "pixel_shuffle", "pixel_unshuffle"]
 
@@ -33,7 +34,7 @@ def batch_flatten(data: TensorType) -> Type:
         raise IllValued(f"data: expected a tensor of rank 2 or more, got {data}")
     if data.dims is None:
         return like(data, None, ndim=2)
-    return like(data, [data.dims[0], product(data.dims[1:])])
+    return like(data, [data.dims[0], math.prod(data.dims[1:])])
 
 
 _MOVES = Unsupported("The kernel copies elements in one pass.")
