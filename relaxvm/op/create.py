@@ -169,7 +169,8 @@ def arange_length(start: Any, end: Any, step: Any) -> Expr:
     if by is not None and by < 0:
         return simplify((start - end - step - 1) // -step)
     if by is None:
-        return (end + step - start - 1) // step  # as TVM writes it
+        count: Expr = (end + step - start - 1) // step  # as TVM writes it
+        return count
     return simplify((end - start + by - 1) // by)
 
 
