@@ -149,7 +149,7 @@ def test_match_shape_codes() -> None:
     [
         ((np.zeros(3), None, 1, 0, 2, CTX), "dimension 0 of float64[3]: expected 2, got 3"),
         ((Shape([4, 3]), heap(5), 2, 2, 0, 3, 0, CTX),
-         "dimension 1 of Shape(4, 3): expected 5 (heap slot 0), got 3"),
+         "dimension 1 of Shape(4, 3): expected 5 (a dimension known before), got 3"),
         ((np.zeros((2, 3)), None, 1, 2, 0, CTX), "expected 1 dimensions, got 2 in float64[2, 3]"),
         ((Shape(), None, 1, 2, 0, CTX), "expected 1 dimensions, got 0 in Shape()"),
     ],

@@ -278,4 +278,4 @@ def test_errors_name_symbolic_dimensions() -> None:
     expected = r"dimension 0 of float32\[2, 8\]: expected 3 \(n\), got 2"
     with pytest.raises(RuntimeError, match=expected) as caught:
         vm.main(x, x[:2])
-    assert "h[0]: dimension 0 of x" in "\n".join(caught.value.__notes__)
+    assert "n = 3, set by argument x axis 0 (pc 3)" in "\n".join(caught.value.__notes__)

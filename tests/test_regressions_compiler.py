@@ -993,5 +993,5 @@ def test_arithmetic_of_shapes_that_fails_names_the_binding_and_the_expression(
     notes = "\n".join(caught.value.__notes__)
     assert "at <script>:9:9" in notes
     if exec_mode == "bytecode":
-        assert "h[0]: dimension 0 of x (pc" in notes
-        assert "h[2]: dimension 0 of y (pc" in notes
+        assert "n (h[0]) = 5, set by argument x axis 0 (pc" in notes
+        assert "k (h[2]) = 0, set by argument y axis 0 (pc" in notes

@@ -253,8 +253,7 @@ def _match(
     else:
         raise InternalError(f"{subject}: expected a shape code of 0 to 3, got {code}")
     if got != expected:
-        name = None if annotated is None else _name_of_dimension(*annotated)
-        slot = f" ({name or f'heap slot {int(value)}'})" if code == EQUAL_SLOT else ""
+        slot = f" ({_name_of_slot(value, annotated)})" if code == EQUAL_SLOT else ""
         raise RuntimeError(f"{subject}: expected {expected}{slot}, got {got}")
 
 
@@ -295,6 +294,15 @@ def match_shape(*args: Any) -> None:
         subject = f"{err}match_shape: dimension {i} of {describe(x)}"
         code, value = pattern[2 * i], pattern[2 * i + 1]
         _match(dim, heap, code, value, subject, (err, i, count))
+
+
+def _name_of_slot(value: Any, annotated: tuple[str, int, int] | None) -> str:
+    """What a message calls the dimension in a heap slot.  A check that the compiler made says which
+    value it checks, and the note of the error says which dimension is in the slot."""
+    name = None if annotated is None else _name_of_dimension(*annotated)
+    if name is None and annotated is not None and annotated[0]:
+        return "a dimension known before"
+    return name or f"heap slot {int(value)}"
 
 
 def _name_of_dimension(err: str, index: int, count: int) -> str | None:

@@ -82,33 +82,43 @@ def _reshape_arguments(x: Expr, shape: Any) -> tuple[Any, ...]:
     if isinstance(shape, ShapeExpr) and 0 in fixed and _is_empty(x):
         return x, shape  # the shape of a tensor, in which 0 is 0
     if any(isinstance(dim, int) and dim <= 0 for dim in fixed):
-        return x, _fill_in(x, fixed)
+        if not isinstance(x, Expr):
+            raise IllTyped(f"x: expected an expression, got {type(x).__name__}")
+        old = _dims_of(x)
+        return x, dims if old is None and _is_template(fixed) else _fill_in(old, fixed)
     return x, dims
+
+
+def _dims_of(x: Expr) -> tuple[Expr, ...] | None:
+    ty = infer_type(x).ty
+    return ty.dims if type(ty) is TensorType else None
 
 
 def _is_empty(x: Any) -> bool:
     """Whether a tensor is known to have no elements."""
-    ty = infer_type(x).ty if isinstance(x, Expr) else None
-    return type(ty) is TensorType and ty.dims is not None and any(_is_zero(d) for d in ty.dims)
+    dims = _dims_of(x) if isinstance(x, Expr) else None
+    return dims is not None and any(_is_zero(d) for d in dims)
 
 
 def _is_zero(dim: Expr) -> bool:
-    return isinstance(dim, IntImm) and dim.value == 0
+    return _is_number(dim, 0)
 
 
-def _fill_in(x: Expr, dims: list[Any]) -> list[Any]:
+def _is_number(dim: Expr, value: int) -> bool:
+    return isinstance(dim, IntImm) and dim.value == value
+
+
+def _is_template(dims: list[Any]) -> bool:
+    """Whether dimensions that a shape leaves open are stated as they may be."""
+    numbers = [dim for dim in dims if isinstance(dim, int)]
+    return numbers.count(-1) <= 1 and min(numbers, default=0) >= -1
+
+
+def _fill_in(old: Sequence[Expr] | None, dims: list[Any]) -> list[Any]:
     """A shape with 0 and -1 replaced by the dimensions that they stand for."""
-    if not isinstance(x, Expr):
-        raise IllTyped(f"x: expected an expression, got {type(x).__name__}")
-    ty = infer_type(x).ty
-    old = ty.dims if type(ty) is TensorType else None
-    unknown = [i for i, dim in enumerate(dims) if _is(dim, -1)]
-    if len(unknown) > 1 or any(isinstance(dim, int) and dim < -1 for dim in dims):
+    if old is None or not _is_template(dims):
         raise IllValued(f"shape: expected dimensions, of which one may be -1, got {_text(dims)}")
-    if old is None:
-        raise IllValued(
-            f"shape: {_text(dims)} depends on the shape of x, which is not known: x is {ty}"
-        )
+    unknown = [i for i, dim in enumerate(dims) if _is(dim, -1)]
     filled = []
     for i, dim in enumerate(dims):
         if _is(dim, 0) and i >= len(old):
@@ -153,10 +163,30 @@ def has_as_many(x: Expr, new: Type) -> bool:
 
 def _checked(builder: Any, call: Call) -> Expr:
     """A view if it is known to fit, else a call of the kernel, which checks it and copies."""
-    (x, _), ty = call.args, call.ty
+    (x, shape), ty = call.args, call.ty
+    if ty.dims is not None and any(
+        isinstance(dim, int) and dim <= 0 and not _is_number(found, dim)
+        for dim, found in zip(_open_dims(shape), ty.dims, strict=False)
+    ):  # x has got a shape since the call was made
+        lowered: Expr = builder.normalize(reshape(x, ty.shape))
+        return lowered
     if has_as_many(x, ty) or not is_allocatable(ty):
         return call
     return kernel_call("reshape", (x,), ty)
+
+
+def _open_dims(shape: Expr) -> list[Any]:
+    """The dimensions of a shape in which 0 or -1 stands for what x has; empty without these."""
+    values = shape.values if isinstance(shape, ShapeExpr) else ()
+    dims = [dim.value if isinstance(dim, IntImm) else dim for dim in values]
+    return dims if any(isinstance(dim, int) and dim <= 0 for dim in dims) else []
+
+
+def _result(call: Call) -> tuple[str, list[Any]]:
+    """The kernel that returns its result; a shape that is stated in full takes 0 as it is."""
+    x, shape = call.args
+    is_full = _dims_of(x) is not None or not _open_dims(shape)
+    return "reshape", [x, shape, is_full]
 
 
 @operator(
@@ -165,7 +195,7 @@ def _checked(builder: Any, call: Call) -> Expr:
     kernel=False,
     arguments=_reshape_arguments,
     lower=_checked,
-    returns=lambda call: ("reshape", [*call.args, True]),
+    returns=_result,
 )
 def reshape(x: TensorType, shape: ShapeLike) -> Type:
     """The elements of x, in order, as a tensor of another shape.
@@ -173,9 +203,15 @@ def reshape(x: TensorType, shape: ShapeLike) -> Type:
     In a shape given as a list, -1 stands for the remaining elements and 0 for the dimension of x at
     the same place; in an R.shape for a tensor without elements, 0 is 0.  The result is a view that
     shares x's memory if the shapes are known to have equally many elements, else a copy; it is an
-    error if they differ when the program runs.
+    error if they differ when the program runs.  What 0 and -1 stand for is found at run time if the
+    shape of x is not known before.
     """
     old, new = x.dims, shape.ty.values
+    open_dims = _open_dims(shape)
+    if old is None and open_dims:
+        return like(x, None, ndim=len(open_dims))
+    if old is not None and open_dims and not any(map(_is_zero, old)):  # x has got a shape since
+        new = tuple(d if isinstance(d, Expr) else int_imm(d) for d in _fill_in(old, open_dims))
     if old is not None and new is not None and all(isinstance(d, IntImm) for d in (*old, *new)):
         before, after = product(old), product(new)
         if differ(before, after):

@@ -32,6 +32,7 @@ __all__ = [
     "Symbol",
     "Tensors",
     "checked_slots",
+    "is_computation",
     "origins",
     "params_of",
     "tensors_of",
@@ -359,10 +360,32 @@ def checked_slots(executable: VMExecutable, pc: int) -> tuple[int, ...]:
     return tuple([s for _, code, s in pairs if code == MatchShapeCode.ASSERT_EQUAL_TO_LOAD])
 
 
-def origins(executable: VMExecutable, function: FunctionInfo, slots: Sequence[int]) -> list[str]:
-    """What sets heap slots of a function, a line per slot: ``h[1]: dimension 1 of x (pc 3)``; for a
-    computed slot its formula, followed by the slots in it."""
-    found: dict[int, str] = {}
+def is_computation(executable: VMExecutable, pc: int) -> bool:
+    """Whether an instruction computes dimensions, whose errors have the numbers of slots."""
+    call = _call(executable, pc)
+    return call is not None and call[0] == _COMPUTE
+
+
+def origins(
+    executable: VMExecutable,
+    function: FunctionInfo,
+    slots: Sequence[int],
+    heap: Any = None,
+    with_slots: bool = False,
+) -> list[str]:
+    """What sets heap slots of a function, a line per slot: ``n = 3, set by argument x axis 1 (pc
+    3)``; for a computed slot its formula, followed by the slots in it.  A slot whose dimension has
+    no name is ``h[1]``.
+
+    Args:
+        executable, function: the program.
+        slots: whose origins are asked for.
+        heap: the values; None leaves them out.
+        with_slots: whether the number of a slot follows its name.
+    """
+    setters: dict[int, str] = {}
+    formulas: dict[int, str] = {}
+    names: dict[int, str] = {}
     last = min(function.end_instr, function.start_instr + _MAX_INSTRUCTIONS)
     for pc in range(function.start_instr, last):
         call = _call(executable, pc)
@@ -371,24 +394,56 @@ def origins(executable: VMExecutable, function: FunctionInfo, slots: Sequence[in
         name, args = call
         if name == _COMPUTE:
             for slot, formula in _formulas(executable, args):
-                found.setdefault(slot, formula)
+                formulas.setdefault(slot, formula)
             continue
-        for index, code, slot in _pairs(name, args):
+        pairs = list(_pairs(name, args))
+        texts = _annotated(executable, args[-1], len(pairs))
+        for (index, code, slot), dim in zip(pairs, texts, strict=True):
+            if code == MatchShapeCode.NO_OP:
+                continue
+            if dim is not None and code != MatchShapeCode.ASSERT_EQUAL_TO_IMM:
+                names.setdefault(slot, dim)
             if code == MatchShapeCode.STORE_TO_HEAP:
                 value = _register_name(executable, function, args[0])
-                what = value if index is None else f"dimension {index} of {value}"
-                found.setdefault(slot, f"{what} (pc {pc})")
+                axis = "" if index is None else f" axis {index}"
+                setters.setdefault(slot, f"{value}{axis} (pc {pc})")
     lines: list[str] = []
     pending, seen = list(slots), set(slots)
     while pending and len(lines) < _MAX_ORIGINS:
         slot = pending.pop(0)
-        if slot not in found:
+        formula = formulas.get(slot, "")
+        if not formula and slot not in setters:
             continue
-        lines.append(f"h[{slot}]: {found[slot]}")
-        inner = [int(s) for s in _SLOT.findall(found[slot])]
+        text = _SLOT.sub(lambda found: names.get(int(found[1]), found[0]), formula)
+        line = names.get(slot, f"h[{slot}]")
+        source = f", computed as {text}" if text != line else ""
+        if slot in setters:
+            source = f", set by {setters[slot]}"
+        if with_slots and slot in names:
+            line += f" (h[{slot}])"
+        number = f" = {heap[slot]}" if _has(heap, slot) else ""
+        lines.append(f"{line}{number}{source}")
+        inner = [int(found) for found in _SLOT.findall(formula)]
         pending += [s for s in inner if s not in seen]
         seen.update(inner)
     return lines
+
+
+def _has(heap: Any, slot: int) -> bool:
+    return type(heap) is np.ndarray and heap.dtype == np.int64 and heap.ndim == 1 and (
+        slot < len(heap)
+    )  # fmt: skip
+
+
+def _annotated(executable: VMExecutable, word: int, count: int) -> list[str | None]:
+    """The dimensions in the error context of a match instruction, None where it does not say."""
+    kind, index = decode_arg(word)
+    context = executable.constants[index] if kind == ArgKind.CONSTANT else None
+    found = re.search(ANNOTATED_DIMS, context) if isinstance(context, str) else None
+    texts = [] if found is None else [text.strip() for text in found[1].split(",") if text.strip()]
+    if len(texts) != count:
+        return [None] * count
+    return [readable(text) for text in texts]
 
 
 def _call(executable: VMExecutable, pc: int) -> tuple[str, list[int]] | None:
@@ -432,7 +487,7 @@ def _formulas(executable: VMExecutable, args: Sequence[int]) -> Iterator[tuple[i
 def _register_name(executable: VMExecutable, function: FunctionInfo, word: int) -> str:
     kind, register = decode_arg(word)
     if kind == ArgKind.REGISTER and register < len(function.param_names):
-        return readable(function.param_names[register])
+        return f"argument {readable(function.param_names[register])}"
     if kind == ArgKind.REGISTER and executable.debug is not None:
         for pc in range(function.start_instr, min(function.end_instr, function.start_instr + 200)):
             start = int(executable.instr_offset[pc])

@@ -5,12 +5,12 @@ per VM frame, innermost first::
 
     in main, pc 7: call vm.builtin.match_shape in: %0, %2, i2, ... dst: %void
       with float32[2, 3], int64[4], int 2
-      h[1]: dimension 1 of x (pc 3)
+      n = 3, set by argument x axis 1 (pc 3)
       binding y at model.py:12:5
         y = R.match_cast(x, R.Tensor((n, 4), "float32"))
         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 
-If a dimension was compared with a heap slot, the note shows what set the slot.  The last lines
+If a dimension was compared with a symbolic one, the note shows its value and what set it.  The last lines
 depend on debug information in the executable.
 
 Notes are text, so they keep no argument alive.  Their number and length are bounded, and they are
@@ -23,13 +23,15 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any, Final
 
+import numpy as np
+
 from .._core import VMFunction
 from ..executable import FunctionInfo, VMExecutable
 from ..executable.formats import text
 from ..executable.formats.places import place_note, place_text
 from ..isa import OP_BY_CODE, VM_REGISTER, FuncKind, Opcode
 from ..messages import describe, readable
-from .entry_checks import checked_slots, origins
+from .entry_checks import checked_slots, is_computation, origins
 
 __all__ = ["ErrorNotes", "Frame"]
 
@@ -85,7 +87,7 @@ class ErrorNotes:
         words = self._executable.instr_data[start : start + _CALL_HEAD + MAX_ARGS].tolist()
         note = f"in {self._function_of(pc)}, pc {pc}: {self._instruction(pc, words)}"
         place = place_note(self._executable.debug, pc)
-        return note + self._values(words, args) + self._heap(pc) + place
+        return note + self._values(words, args) + self._heap(pc, args) + place
 
     def describe_place(self, pc: int) -> str:
         """Return the function, pc and variable of an instruction in one line; empty for a pc that
@@ -109,12 +111,14 @@ class ErrorNotes:
             values.append(f"... {count - len(values):,} more")
         return f"\n  with {', '.join(values)}"
 
-    def _heap(self, pc: int) -> str:
+    def _heap(self, pc: int, args: Sequence[Any]) -> str:
         """Describe what set the dimensions that this instruction compared with."""
         slots = checked_slots(self._executable, pc)
         if not slots:
             return ""
-        lines = origins(self._executable, self._info(pc), slots)
+        heap = next((arg for arg in args[:2] if _is_heap(arg)), None)
+        with_slots = is_computation(self._executable, pc)
+        lines = origins(self._executable, self._info(pc), slots, heap, with_slots)
         return "".join(f"\n  {line}" for line in lines)
 
     def _info(self, pc: int) -> FunctionInfo:
@@ -128,6 +132,10 @@ class ErrorNotes:
             callee = readable(self._executable.functions[words[2]].name, MAX_NAME)
             return f"call {callee} in: {words[_CALL_HEAD - 1]:,} arguments"
         return _clip(" ".join(text.format_instruction(self._executable, pc).split()), MAX_TEXT)
+
+
+def _is_heap(arg: Any) -> bool:
+    return type(arg) is np.ndarray and arg.dtype == np.int64 and arg.ndim == 1
 
 
 def _describe(arg: Any) -> str:

@@ -162,6 +162,8 @@ reshape(f(n, m), (m, -1)) | R.Tensor((m, n), "float32")
 reshape(f(n, 4), (0, 2, -1)) | R.Tensor((n, 2, 2), "float32")
 reshape(f(n, m), shape_var(2)) | R.Tensor(b, "float32")
 reshape(tensor(), (n, 2)) | R.Tensor((n, 2), "float32")
+reshape(tensor(), (2, -1)) | R.Tensor(dtype="float32", ndim=2)
+reshape(rank(2), (0, 1, -1)) | R.Tensor(dtype="float32", ndim=3)
 """,
     """
 reshape(f(3, 4), (5, 2)) | ValueError: relax.reshape: shape: a tensor of shape (3, 4) has 12
@@ -170,8 +172,10 @@ reshape(f(3, 4), (5, -1)) | ValueError: relax.reshape: shape: a tensor of shape 
     made of shape (5, -1)
 reshape(f(3, 4), (-1, -1)) | ValueError: relax.reshape: shape: expected dimensions, of which one
     may be -1, got (-1, -1)
-reshape(tensor(), (2, -1)) | ValueError: relax.reshape: shape: (2, -1) depends on the shape of x,
-    which is not known
+reshape(tensor(), (2, -2)) | ValueError: relax.reshape: shape: expected dimensions, of which one
+    may be -1, got (2, -2)
+reshape(tensor(), (-1, -1)) | ValueError: relax.reshape: shape: expected dimensions, of which one
+    may be -1, got (-1, -1)
 reshape(f(3), 3) | TypeError: relax.reshape: shape: expected a shape, such as [n], got int 3
 reshape(f(3), (3.0,)) | TypeError: relax.reshape: shape[0]: expected an integer, got float 3.0
 reshape(f(3), (3, 0)) | ValueError: relax.reshape: shape: 0 at place 1 of (3, 0), but x has 1

@@ -10,6 +10,8 @@ from ....ir import Expr, TensorType, TupleGetItem
 from ...common.values import Value
 from ..graph import Graph, Problem
 from ..registry import onnx
+from .movement import flatten
+from .ranks import in_shape, part, shape_vector
 
 __all__: list[str] = []
 
@@ -80,7 +82,12 @@ def one_hot(g: Graph, indices: Value, depth: Value, values: Value, *, axis: int 
     """The second of values where an index is the place along a new axis, else the first; negative
     indices count from the end."""
     if indices.ndim < 0 and axis >= 0:
-        raise Problem("indices: expected a tensor of known rank")
+        rows = Value(g.emit(flatten(g, indices, axis=axis)))
+        found = one_hot(g, rows, depth, values, axis=1)
+        shape = shape_vector(g, indices)
+        length = g.op("take", shape_vector(g, found), np.array([1]), 0)
+        dims = g.op("concat", [part(g, shape, 0, axis), length, part(g, shape, axis)], 0)
+        return g.expr(in_shape(g, found, dims))
     ndim = indices.ndim + 1
     if indices.ndim >= 0:
         if not -ndim <= axis < ndim:

@@ -13,6 +13,7 @@ from ....ir.arith import simplify
 from ...common.values import Value
 from ..graph import Graph, Problem
 from ..registry import onnx
+from .ranks import axes_of
 
 __all__: list[str] = []
 
@@ -157,7 +158,13 @@ def resize(
     assert given is not None
     ndim = x.ndim if x.ndim >= 0 else len(given.places or ()) or None if axes is None else None
     if ndim is None:
-        raise Problem(f"x: expected a tensor of known rank, got {x.type}")
+        if coordinate_transformation_mode == "tf_crop_and_resize" and roi is None:
+            raise Problem("roi: expected the starts and ends of the axes, got nothing")
+        return _in_any_rank(
+            g, x, None if given is sizes else scales, None if given is scales else sizes,
+            roi if coordinate_transformation_mode == "tf_crop_and_resize" else None, axes, settings,
+            keep_aspect_ratio_policy,
+        )  # fmt: skip
     places = list(range(ndim)) if axes is None else [axis % ndim for axis in axes]
     count = len(places)
     if given.length not in (None, count):
@@ -181,10 +188,26 @@ def resize(
     return _resized(g, x, places, None, _floats(given, "scales"), region, settings)
 
 
+def _in_any_rank(
+    g: Graph,
+    x: Value,
+    scales: Value | None,
+    sizes: Value | None,
+    region: Value | None,
+    axes: list[int] | None,
+    settings: _Settings,
+    policy: str,
+) -> Expr:
+    """The same, where only the run knows how many axes there are."""
+    size = None if sizes is None else g.shape_in(sizes)
+    places = g.shape_in(Value(axes_of(g, x, axes)))
+    return _at_run_time(g, x, places, scales, size, region, settings, policy)
+
+
 def _at_run_time(
     g: Graph,
     x: Value,
-    places: list[int],
+    places: Any,
     scales: Value | None,
     size: Any,
     region: Value | list[float] | None,
@@ -200,7 +223,8 @@ def _at_run_time(
     ends: Any = np.array(region) if isinstance(region, list) else region
     if isinstance(region, Value) and region.dtype != "float64":
         ends = g.op("astype", region, "float64")
-    ty = TensorType(None, x.dtype, ndim=len(places) if x.ndim < 0 else x.ndim)
+    is_whole = x.ndim < 0 and isinstance(places, list)
+    ty = TensorType(None, x.dtype, ndim=len(places) if is_whole else x.ndim)
     inputs = [x, factors, ends, places, size, *settings.values(), policy]
     return g.run("image.resize", inputs, ty, x.dtype or "?")
 
@@ -229,7 +253,9 @@ def resize_by_scales(g: Graph, x: Value, scales: Value, *, mode: str = "nearest"
     """R.image.resize."""
     if scales.constant() is None:
         settings = _Settings(mode, "asymmetric", "floor", -0.75, 0, 0.0, 0)
-        places = scales.places
+        places: Any = scales.places
+        if places is None and x.ndim < 0:
+            return _in_any_rank(g, x, scales, None, None, None, settings, "stretch")
         if places is None:
             places = list(range(x.ndim))
         return _at_run_time(g, x, places, scales, None, None, settings)
@@ -303,13 +329,13 @@ def center_crop_pad(
     g: Graph, x: Value, shape: Value, *, axes: list[int] | None = None
 ) -> Expr:
     """The middle of x along axes, with zeros around it where it is too short."""
-    if axes is not None and x.ndim < 0:
-        raise Problem(f"x: expected a tensor of known rank, got {x.type}")
-    ndim = x.ndim if x.ndim >= 0 else shape.length
-    if ndim is None:
-        raise Problem(f"x: expected a tensor of known rank, got {x.type}")
-    places = list(range(ndim)) if axes is None else [axis % ndim for axis in axes]
+    ndim = x.ndim if x.ndim >= 0 or axes is not None or shape.length is None else shape.length
     size = g.shape_in(shape)
+    places: Any
+    if ndim < 0:
+        places = g.shape_in(Value(axes_of(g, x, axes)))
+    else:
+        places = list(range(ndim)) if axes is None else [axis % ndim for axis in axes]
     dims: Any = None
     if isinstance(size, list) and x.dims is not None and len(size) == len(places):
         dims = list(x.dims)

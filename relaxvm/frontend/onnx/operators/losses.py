@@ -9,6 +9,7 @@ from ...common.values import Value
 from ..graph import Graph, Problem
 from ..registry import onnx
 from .elementwise import scalar
+from .ranks import as_image
 from .windows import spatial_axes
 
 __all__: list[str] = []
@@ -64,6 +65,10 @@ def group_norm(
     stash_type: int = 1,
 ) -> Expr:
     """R.nn.group_norm."""
+    if x.ndim < 0:
+        return as_image(g, x, lambda image: group_norm(
+            g, image, scale, bias, epsilon=epsilon, num_groups=num_groups, stash_type=stash_type
+        ))  # fmt: skip
     axes = list(range(2, spatial_axes(x, "x") + 2))
     return g.op("nn.group_norm", x, scale, bias, num_groups, 1, axes, epsilon)
 
@@ -73,6 +78,10 @@ def group_norm_of_groups(
     g: Graph, x: Value, scale: Value, bias: Value, *, epsilon: float = 1e-5, num_groups: int
 ) -> Expr:
     """R.nn.group_norm; the channels of a group share a factor and an offset."""
+    if x.ndim < 0:
+        return as_image(g, x, lambda image: group_norm_of_groups(
+            g, image, scale, bias, epsilon=epsilon, num_groups=num_groups
+        ))  # fmt: skip
     dims = g.named_dims(x, spatial_axes(x, "x") + 2)
     assert dims is not None, "the rank is known"
     channels = dims[1]

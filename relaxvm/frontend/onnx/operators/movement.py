@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -22,6 +22,7 @@ from ....ir.arith import prove_equal
 from ...common.values import Value, as_expr, elements_of
 from ..graph import Graph, Problem
 from ..registry import onnx
+from .ranks import axis_in_the_middle, in_shape, shape_vector, where_axis
 
 __all__: list[str] = []
 
@@ -203,6 +204,10 @@ def _parts(g: Graph, x: Value, sizes: list[Any] | None, count: int, axis: int) -
         step = -(-length // count)
         sizes = [step] * (count - 1) + [length - step * (count - 1)]
     elif all(isinstance(each, int) for each in sizes):
+        if x.ndim < 0 and len(sizes) > 1:
+            return _parts_in_any_rank(
+                g, x, axis, lambda rows: _parts(g, rows, sizes, count, 1)
+            )
         x = _of_length(g, x, axis, length, sizes)
     if len(sizes) == 1:
         return (x,)
@@ -220,7 +225,9 @@ def _parts(g: Graph, x: Value, sizes: list[Any] | None, count: int, axis: int) -
 def _parts_at_run_time(g: Graph, x: Value, sizes: Value, count: int, axis: int) -> Any:
     """Parts whose lengths are in a tensor."""
     if x.ndim < 0:
-        raise Problem("the rank of x is not known")
+        return _parts_in_any_rank(
+            g, x, axis, lambda rows: _parts_at_run_time(g, rows, sizes, count, 1)
+        )
     lengths = g.elements(sizes, count, "split")
     dims = list(g.named_dims(x, x.ndim) or ())
     if not -x.ndim <= axis < x.ndim:
@@ -235,6 +242,19 @@ def _parts_at_run_time(g: Graph, x: Value, sizes: Value, count: int, axis: int) 
     )
     call = g.run("split", [x, starts, axis % x.ndim], ty, ",".join([x.dtype or "?"] * count))
     return tuple([Value(g.emit(TupleGetItem(call, i))) for i in range(count)])
+
+
+def _parts_in_any_rank(
+    g: Graph, x: Value, axis: int, divide: Callable[[Value], tuple[Value, ...]]
+) -> Any:
+    """The parts that `divide` makes of the middle axis of three, in the shape of x, whose rank only
+    the run knows."""
+    shape = shape_vector(g, x)
+    found = []
+    for each in divide(axis_in_the_middle(g, x, axis)):
+        length = g.op("take", shape_vector(g, each), np.array(1), 0)
+        found.append(in_shape(g, each, where_axis(g, shape, axis, length, shape)))
+    return tuple(found)
 
 
 @onnx("Split", since=13)

@@ -12,7 +12,8 @@ from ..graph import Graph, Problem
 from ..registry import onnx
 from .elementwise import scalar
 from .movement import flatten
-from .windows import spatial_axes
+from .ranks import as_image, axes_of, number_of_axes, shape_vector
+from .windows import over_the_image, spatial_axes
 
 __all__ = ["stepwise_softmax"]
 
@@ -20,13 +21,13 @@ __all__ = ["stepwise_softmax"]
 @onnx("GlobalAveragePool", since=1)
 def global_average_pool(g: Graph, x: Value) -> Expr:
     """R.mean over all axes but the first two."""
-    return g.op("mean", x, list(range(2, spatial_axes(x, "x") + 2)), True)
+    return over_the_image(g, x, lambda image, axes: g.op("mean", image, axes, True))
 
 
 @onnx("GlobalMaxPool", since=1)
 def global_max_pool(g: Graph, x: Value) -> Expr:
     """R.max over all axes but the first two."""
-    return g.op("max", x, list(range(2, spatial_axes(x, "x") + 2)), True)
+    return over_the_image(g, x, lambda image, axes: g.op("max", image, axes, True))
 
 
 @onnx("BatchNormalization", since=1)
@@ -64,6 +65,8 @@ def instance_norm(
     g: Graph, x: Value, scale: Value, bias: Value, *, epsilon: float = 1e-5
 ) -> Expr:
     """(x - mean) / sqrt(variance + epsilon) * scale + bias, for each channel of each example."""
+    if x.ndim < 0:
+        return as_image(g, x, lambda image: instance_norm(g, image, scale, bias, epsilon=epsilon))
     count = spatial_axes(x, "x")
     axes = list(range(2, count + 2))
     along = (1, -1, *[1] * count)
@@ -189,13 +192,16 @@ def lrn(
     g: Graph, x: Value, *, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0, size: int
 ) -> Expr:
     """Local response normalization over channels."""
+    if x.ndim < 0:
+        return as_image(
+            g, x, lambda image: lrn(g, image, alpha=alpha, beta=beta, bias=bias, size=size)
+        )
     count = spatial_axes(x, "x")
     before, after = (size - 1) // 2, size // 2
     pads = [0, 0, before, after, *[0] * (2 * count)]
     square = g.op("nn.pad", g.op("multiply", x, x), pads)
-    dims = x.dims
-    if dims is None:
-        raise Problem("the shape of x is not known")
+    dims = g.named_dims(x, count + 2)
+    assert dims is not None, "the rank is known"
     total: Any = None
     for i in range(size):
         part = g.op("strided_slice", square, [1], [i], [dims[1] + i])
@@ -218,7 +224,7 @@ def pad(
     """R.nn.pad; negative padding removes elements."""
     if x.ndim < 0:
         if axes is not None or pads.length is None:
-            raise Problem("the rank of x is not known")
+            return _padded_in_any_rank(g, x, pads, axes, mode, value)
         g.named_dims(x, pads.length // 2)  # which gives x its rank
     if axes is not None and axes.known is None:
         pads, axes = _all_pads(g, x.ndim, pads, axes), None
@@ -237,7 +243,10 @@ def pad_by_attributes(
     g: Graph, x: Value, *, pads: list[int], mode: str = "constant", value: float = 0.0
 ) -> Expr:
     """R.nn.pad."""
-    return _padded(g, x, list(range(x.ndim)), pads, mode, value)
+    rank = len(pads) // 2
+    if x.ndim < 0:
+        g.named_dims(x, rank)  # which gives x its rank
+    return _padded(g, x, list(range(rank)), pads, mode, value)
 
 
 _PAD_MODES: Final = {
@@ -264,6 +273,36 @@ def _padded(
     if any(wide):
         found = g.op("nn.pad", found, wide, _PAD_MODES[mode], fill)
     return g.expr(found)
+
+
+def _padded_in_any_rank(
+    g: Graph, x: Value, pads: Value, axes: Value | None, mode: str, value: Value | None
+) -> Expr:
+    """x, whose rank only the run knows, padded by vectors of numbers for each axis."""
+    if mode not in _PAD_MODES:
+        raise Problem(f"mode: {mode!r} is not a mode")
+    if pads.dtype != "int64":
+        pads = Value(g.op("astype", pads, "int64"))
+    shape = shape_vector(g, x)
+    zeros = g.op("zeros_like", shape)
+    if axes is not None:
+        count = number_of_axes(g, shape)
+        places = axes_of(g, x, axes)
+        both = g.op("concat", [places, g.op("add", places, count)], 0)
+        none = g.op("concat", [zeros, zeros], 0)
+        pads = Value(g.op("scatter_elements", none, both, pads, 0))
+    widths = g.run("reshape", [pads, (2, -1), 1], TensorType(None, "int64", ndim=2))
+    less, more = (g.op("take", widths, np.array(i), 0) for i in range(2))
+    cut = [g.op("maximum", g.op("negative", each), zeros) for each in (less, more)]
+    wide = [g.op("maximum", each, zeros) for each in (less, more)]
+    end = g.op("subtract", shape, cut[1])
+    bounds = [g.shape_in(Value(each)) for each in (axes_of(g, x), cut[0], end)]
+    ty, dtype = TensorType(None, x.dtype), x.dtype or "?"
+    found = g.run("strided_slice", [x, *bounds, None], ty, dtype)
+    pairs = g.op("reshape", g.op("stack", wide, 1), (-1,))
+    fill = 0 if value is None or value.length == 0 else g.number(value)
+    settings = [g.shape_in(Value(pairs)), _PAD_MODES[mode], fill]
+    return g.run("nn.pad", [found, *settings], ty, dtype)
 
 
 def _all_pads(g: Graph, rank: int, pads: Value, axes: Value) -> Value:

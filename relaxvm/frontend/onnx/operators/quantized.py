@@ -14,12 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....dtypes import as_dtype
-from ....ir import Expr, IntImm
+from ....ir import Expr, IntImm, TensorType
 from ...common.values import Value
 from ..graph import Graph, Problem
 from ..registry import onnx
 from ..tensors import dtype_of
 from .conversions import FLOAT8, converted
+from .ranks import axis_in_the_middle, in_shape, part, shape_vector, where_axis
 from .windows import conv
 
 __all__ = [
@@ -76,8 +77,8 @@ def _along(g: Graph, p: Value, x: Value, axis: int, block_size: int, what: str) 
         return p
     if p.ndim == 1 and p.length == 1 and not block_size:
         return _reshaped(g, p, ())
-    if x.ndim < 0:
-        raise Problem(f"{what}: the rank of x is not known")
+    if x.ndim < 0 or (block_size > 0 and p.ndim < 0):
+        return _along_in_any_rank(g, p, x, axis, block_size)
     if not -x.ndim <= axis < x.ndim:
         raise Problem(f"axis: expected an axis of a tensor of rank {x.ndim}, got {axis}")
     axis %= x.ndim
@@ -109,6 +110,21 @@ def _along(g: Graph, p: Value, x: Value, axis: int, block_size: int, what: str) 
     if length is None:
         raise Problem(f"{what}: the shape of x is not known")
     return Value(g.op("strided_slice", found, [axis], [0], [length]))
+
+
+def _along_in_any_rank(g: Graph, p: Value, x: Value, axis: int, block_size: int) -> Value:
+    """The same, where only the run knows how many axes there are."""
+    shape = shape_vector(g, x)
+    if not block_size:
+        count = g.op("prod", shape_vector(g, p), [0])
+        ones = g.op("ones_like", shape)
+        return in_shape(g, p, where_axis(g, shape, axis, count, ones), x.ndim)
+    wide = g.op("repeat", axis_in_the_middle(g, p, axis), block_size, 1)
+    end = g.shape_in(part(g, part(g, shape, axis), 0, 1))
+    ty = TensorType(None, p.dtype, ndim=3)
+    cut = g.run("strided_slice", [wide, [1], [0], end, None], ty, p.dtype or "?")
+    dims = where_axis(g, shape, axis, np.array(-1), shape_vector(g, p))
+    return in_shape(g, cut, dims, x.ndim)
 
 
 def _reshaped(g: Graph, p: Value, shape: tuple[int, ...]) -> Value:

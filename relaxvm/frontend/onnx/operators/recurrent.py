@@ -54,12 +54,10 @@ def _activations(
 
 def _zeros(g: Graph, x: Value, like: Value) -> Expr:
     """Initial states: zeros of [directions, batch, size]; `like` has the recurrence weights."""
-    dims, weights = g.named_dims(x, 3), like.dims
-    if weights is None:
-        raise Problem("R: expected weights of a known shape")
-    if dims is not None:
-        return g.op("zeros", (weights[0], dims[1], weights[2]), x.dtype)
-    raise Problem("X: expected a tensor of known rank")
+    dims, weights = g.named_dims(x, 3), g.named_dims(like, 3)
+    if dims is None or weights is None:
+        raise Problem(f"expected tensors of 3 axes, got X {x.type}, R {like.type}")
+    return g.op("zeros", (weights[0], dims[1], weights[2]), x.dtype)
 
 
 def _layer(
@@ -76,13 +74,13 @@ def _layer(
     gates: int,
     **attrs: Any,
 ) -> Any:
-    dims = r.dims
     if layout:
         x = Value(g.op("permute_dims", x, (1, 0, 2)))
         states = [None if s is None else Value(g.op("permute_dims", s, (1, 0, 2))) for s in states]
     if b is None:
+        dims = g.named_dims(r, 3)
         if dims is None:
-            raise Problem("R: expected weights of a known shape")
+            raise Problem(f"R: expected a tensor of 3 axes, got {r.type}")
         b = Value(g.op("zeros", (dims[0], 2 * gates * dims[2]), x.dtype))
     if (weight := w.lengths()) is not None and len(weight) == 3:
         g.state_dims(x, [None, None, weight[2]])
@@ -166,9 +164,9 @@ def long_short_term(
 
 def _all_steps(g: Graph, x: Value, layout: int) -> Value:
     """The number of steps of each sequence, where all have as many as there are."""
-    dims = x.dims
+    dims = g.named_dims(x, 3)
     if dims is None:
-        raise Problem("sequence_lens: expected them where P is given and the shape is not known")
+        raise Problem(f"X: expected a tensor of 3 axes, got {x.type}")
     steps, batch = (dims[1], dims[0]) if layout else (dims[0], dims[1])
     found = np.empty((), object)
     found[()] = steps

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ....ir import Expr, IntImm, TensorType, prim
@@ -13,8 +13,9 @@ from ...common.values import Value
 from ..graph import Graph, Problem
 from ..registry import onnx
 from .elementwise import scalar
+from .ranks import first_axes, in_shape, part, shape_vector, with_unit_axes, without_unit_axes
 
-__all__ = ["conv", "spatial_axes"]
+__all__ = ["conv", "over_the_image", "spatial_axes"]
 
 _MOST_AXES = 3
 
@@ -38,6 +39,16 @@ def spatial_axes(x: Value, what: str, *settings: Sequence[int] | None) -> int:
     if x.ndim < 3:
         raise Problem(f"{what}: expected a tensor of known rank, 3 or more, got {x.type}")
     return x.ndim - 2
+
+
+def over_the_image(g: Graph, x: Value, reduce: Callable[[Value, list[int]], Expr]) -> Expr:
+    """What `reduce` makes of x and its axes but the first two, which stay with length 1."""
+    if x.ndim >= 0:
+        return reduce(x, list(range(2, spatial_axes(x, "x") + 2)))
+    shape = shape_vector(g, x)
+    ones = g.op("ones_like", part(g, shape, 2))
+    found = reduce(first_axes(g, x, 2), [2])
+    return g.expr(in_shape(g, found, g.op("concat", [part(g, shape, 0, 2), ones], 0)))
 
 
 class Windows(NamedTuple):
@@ -152,6 +163,24 @@ def _window_of(
     return kernel_shape
 
 
+def _half(pads: list[int] | None) -> list[int] | None:
+    return None if pads is None else pads[: len(pads) // 2]
+
+
+def _with_all_axes(
+    g: Graph,
+    x: Value,
+    w: Value,
+    b: Value | None,
+    convolve: Callable[[Value, Value, Value | None], Expr],
+) -> Expr:
+    """A convolution whose number of axes only the run knows: one of three, the first ones of which
+    may have length 1."""
+    rank = _MOST_AXES + 2
+    found = convolve(with_unit_axes(g, x, rank, "X"), with_unit_axes(g, w, rank, "W"), b)
+    return g.expr(without_unit_axes(g, found, rank, x))
+
+
 def _with_bias(g: Graph, found: Any, b: Value | None, count: int) -> Expr:
     if b is None:
         return g.expr(found)
@@ -173,7 +202,10 @@ def conv(
     strides: list[int] | None = None,
 ) -> Expr:
     """R.nn.conv1d, R.nn.conv2d or R.nn.conv3d."""
-    count = spatial_axes(x if x.ndim > 2 else w, "x", kernel_shape, strides, dilations)
+    shapes = (kernel_shape, strides, dilations, pads)
+    if x.ndim < 0 and w.ndim < 0 and not any(shapes) and not auto_pad.startswith("SAME"):
+        return _with_all_axes(g, x, w, b, lambda x, w, b: conv(g, x, w, b, group=group))
+    count = spatial_axes(x if x.ndim > 2 else w, "x", kernel_shape, strides, dilations, _half(pads))
     size = _window_of(w, kernel_shape, count, is_needed=auto_pad.startswith("SAME"))
     laid = _windows(size, count, auto_pad, pads, strides, dilations)
     if (weight := w.lengths()) is not None:
@@ -204,7 +236,12 @@ def conv_transpose(
     strides: list[int] | None = None,
 ) -> Expr:
     """R.nn.conv1d_transpose, R.nn.conv2d_transpose or R.nn.conv3d_transpose."""
-    count = spatial_axes(x if x.ndim > 2 else w, "x", kernel_shape, strides, dilations)
+    shapes = (kernel_shape, strides, dilations, pads, output_shape, output_padding)
+    if x.ndim < 0 and w.ndim < 0 and not any(shapes) and not auto_pad.startswith("SAME"):
+        return _with_all_axes(g, x, w, b, lambda x, w, b: conv_transpose(g, x, w, b, group=group))
+    count = spatial_axes(
+        x if x.ndim > 2 else w, "x", kernel_shape, strides, dilations, _half(pads), output_padding
+    )
     is_needed = bool(output_shape) or auto_pad.startswith("SAME")
     size = _window_of(w, kernel_shape, count, is_needed=is_needed)
     laid = _windows(size, count, auto_pad, pads, strides, dilations)
@@ -409,8 +446,10 @@ def lp_pool_of_float(
 @onnx("GlobalLpPool", since=1)
 def global_lp_pool(g: Graph, x: Value, *, p: float = 2.0) -> Expr:
     """(The sum of |x| ** p over all axes but the first two) ** (1 / p)."""
-    axes = list(range(2, spatial_axes(x, "x") + 2))
-    return _norms(g, x, p, lambda powers: g.op("sum", powers, axes, True))
+    def norms(image: Value, axes: list[int]) -> Expr:
+        return _norms(g, image, p, lambda powers: g.op("sum", powers, axes, True))
+
+    return over_the_image(g, x, norms)
 
 
 @onnx("CausalConvWithState", since=27)
