@@ -10,8 +10,8 @@ per VM frame, innermost first::
         y = R.match_cast(x, R.Tensor((n, 4), "float32"))
         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 
-If a dimension was compared with a symbolic one, the note shows its value and what set it.  The last lines
-depend on debug information in the executable.
+If a dimension was compared with a symbolic one, the note shows its value and what set it.  The last
+lines depend on debug information in the executable.
 
 Notes are text, so they keep no argument alive.  Their number and length are bounded, and they are
 written without calling code of the arguments' classes.
