@@ -172,7 +172,7 @@ def in_blocks(size: int) -> list[Any]:
     """Images in blocks of channels, a window of 3 x 3, and what a convolution takes otherwise."""
     image = np.ones((1, 2, size, size, 16), "f4")
     return [image, np.ones((2, 2, 3, 3, 16, 16), "f4"), None, None, (1, 1), (1,) * 4, (1, 1), 1,
-            None, None, np.ones((1, 2, size, size, 16), "f4")]  # fmt: skip
+            *[None] * 6, np.ones((1, 2, size, size, 16), "f4")]  # fmt: skip
 
 
 def linear(size: int) -> list[Any]:
@@ -227,6 +227,11 @@ KERNEL_CALLS: dict[str, Any] = {
     "nn.conv2d_winograd_blocks": lambda: with_weight(in_blocks(280), 36, 2, 2, 16, 16),
     "nn.max_pool2d_blocks": lambda: [np.ones((1, 4, 300, 300, 16), "f4"), (3, 3), (1, 1), (1,) * 4,
                                      (1, 1), 0, np.ones((1, 4, 300, 300, 16), "f4")],
+    "nn.mean_blocks": lambda: [np.ones((1, 4, 300, 300, 16), "f4"),
+                               np.ones((1, 4, 1, 1, 16), "f4")],
+    "nn.gate_blocks": lambda: [
+        np.ones((1, 4, 300, 300, 16), "f4"), np.ones((1, 4, 1, 1, 16), "f4"),
+        np.ones((1, 4, 300, 300, 16), "f4"), np.ones((1, 4, 300, 300, 16), "f4")],
     "nn.avg_pool2d_blocks": lambda: [np.ones((1, 4, 300, 300, 16), "f4"), (3, 3), (1, 1), (1,) * 4,
                                      (1, 1), 0, 1, np.ones((1, 4, 300, 300, 16), "f4")],
     "vision.roi_align": lambda: [np.ones((1, 8, 400, 400), "f4"), np.zeros((2000, 5), "f4"), (8, 8),

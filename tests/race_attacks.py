@@ -169,6 +169,10 @@ CALLS: dict[str, list[Any]] = {
     f"{PREFIX}nn.conv2d_gathered_blocks": [lambda: gathered(in_blocks(30))],
     f"{PREFIX}nn.conv2d_depthwise_blocks": [lambda: with_weight(in_blocks(30), 2, 3, 3, 16)],
     f"{PREFIX}nn.conv2d_winograd_blocks": [lambda: with_weight(in_blocks(30), 36, 2, 2, 16, 16)],
+    f"{PREFIX}nn.mean_blocks": [lambda: [in_blocks(30)[0], np.ones((1, 2, 1, 1, 16), "f4")]],
+    f"{PREFIX}nn.gate_blocks": [
+        lambda: [in_blocks(30)[0], np.ones((1, 2, 1, 1, 16), "f4"), in_blocks(30)[0],
+                 in_blocks(30)[0]]],
     f"{PREFIX}nn.max_pool2d_blocks": [
         lambda: [in_blocks(30)[0], (3, 3), (1, 1), (1,) * 4, (1, 1), 0, in_blocks(30)[0]]],
     f"{PREFIX}nn.avg_pool2d_blocks": [

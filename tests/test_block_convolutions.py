@@ -12,8 +12,10 @@ from relaxvm import transform
 from relaxvm.frontend.onnx import from_onnx
 from relaxvm.ir import Call, ExternFunc, IRModule, TensorType, const, post_order_visit
 from relaxvm.kernels.cpu import SETS
+from relaxvm.op.lowering import kernel_call
 from relaxvm.script import ir as I
 from relaxvm.script import relax as R
+from relaxvm.script import tir as T
 from relaxvm.transform.pipelines import get_pipeline
 
 # Networks of random operators
@@ -78,6 +80,45 @@ class Network:
             value = self.emit(R.nn.conv2d(value, weight, groups=groups))
         return value
 
+    CURVES = ("silu", "gelu", "sigmoid", "leaky", "prelu", "hard swish", "scale", "shift", "over")
+
+    def curve(self, kind: str, value: Any, channels: int) -> Any:
+        """What may follow the sums of a convolution."""
+        number = const(np.float32(self.rng.choice([-1.5, 0.5, 2])))
+        if kind == "leaky":
+            return self.emit(R.nn.leakyrelu(value, 0.1))
+        if kind == "prelu":
+            return self.emit(R.nn.prelu(value, self.normal(int(self.rng.choice([1, channels])))))
+        if kind == "hard swish":
+            return self.emit(kernel_call("nn.apply", (value, "hard_swish"), value.ty))
+        if kind in ("scale", "over"):
+            return self.emit((R.multiply if kind == "scale" else R.divide)(value, number))
+        if kind == "shift":
+            return self.emit(R.add(number, value))
+        function = {"silu": R.nn.silu, "gelu": R.nn.gelu, "sigmoid": R.sigmoid}[kind]
+        return self.emit(function(value))
+
+    LARGER = ("resize", "transposed", "excite")
+
+    def larger(self, kind: str, value: Any, channels: int) -> Any:
+        """Images of twice the size, and squeeze and excitation."""
+        area = value.ty.dims[2:]
+        if self.axes == 1 or (kind != "excite" and len(self.values) > 8):
+            return self.emit(R.nn.relu(value))
+        if kind == "resize":
+            method = str(self.rng.choice(["nearest_neighbor", "linear"]))
+            size = [2 * length for length in area]
+            return self.emit(R.image.resize(value, size, [2, 3], method=method))
+        if kind == "transposed":
+            outputs, strides = int(self.rng.choice([1, 3, 16, 24])), int(self.rng.choice([1, 2]))
+            weight = self.normal(channels, outputs, 2, 2)
+            value = self.emit(R.nn.conv2d_transpose(value, weight, strides=strides))
+            return self.emit(R.add(value, self.normal(1, outputs, 1, 1)))
+        mean = self.emit(R.mean(value, [2, 3], keepdims=True))
+        gate = self.emit(self.conv(mean, self.window(channels, channels, 1)))
+        gated = self.emit(R.multiply(value, self.emit(R.sigmoid(gate))))
+        return self.emit(R.add(value, gated)) if self.rng.random() < 0.5 else gated
+
     def step(self) -> Any:
         recent = self.values[-4:]
         value = recent[self.rng.integers(len(recent))] if self.rng.random() < 0.3 else recent[-1]
@@ -85,8 +126,12 @@ class Network:
         kind = self.rng.choice(
             ["conv", "conv", "conv", "depthwise", "bias", "relu", "clip", "residual", "pool",
              "concat", "norm", "affine", "most", "least", "tanh", "gate", "mean", "strange",
-             "groups" if self.axes == 1 else "shuffle", "groups"]
+             "groups" if self.axes == 1 else "shuffle", "groups", *self.CURVES, *self.LARGER]
         )  # fmt: skip
+        if kind in self.CURVES:
+            return self.curve(kind, value, channels)
+        if kind in self.LARGER:
+            return self.larger(kind, value, channels)
         if kind == "conv":
             size = int(self.rng.choice([1, 3, 3, 3, 5]))
             outputs = int(self.rng.choice([1, 8, 16, 20, 32]))
@@ -185,6 +230,7 @@ def only(mod: IRModule, **options: Any) -> tuple[IRModule, list[str]]:
     return blocked, kernels_of(blocked)
 
 
+LARGER = np.random.default_rng(6).standard_normal((16, 16, 2, 2)).astype(np.float32) / 8
 WEIGHT = np.random.default_rng(0).standard_normal((16, 16, 3, 3)).astype(np.float32) / 12
 
 
@@ -208,6 +254,66 @@ def test_bias_residual_and_bounds_are_part_of_the_call() -> None:
     assert names == ["to_blocks", "conv2d_winograd_blocks", "conv2d_winograd_blocks", "from_blocks"]
     x = np.random.default_rng(1).standard_normal((2, 16, 9, 9)).astype(np.float32)
     np.testing.assert_allclose(run(blocked, x)[0], run(Residual, x)[0], atol=1e-5)
+
+
+PIXEL = np.random.default_rng(5).standard_normal((16, 16, 1, 1)).astype(np.float32) / 4
+
+
+@I.ir_module
+class Functions:
+    @R.function
+    def main(x: R.Tensor(("n", 16, 9, 9), "float32")):
+        with R.dataflow():
+            a = R.nn.conv2d(x, R.const(WEIGHT), padding=1)
+            b = R.nn.silu(a)
+            c = R.multiply(b, R.const(0.5, "float32"))
+            d = R.add(c, R.const(2.0, "float32"))
+            e = R.nn.conv2d(d, R.const(PIXEL))
+            f = R.nn.prelu(e, R.const(np.linspace(-1, 1, 16).astype("float32")))
+            g = R.divide(f, R.const(4.0, "float32"))
+            R.output(g)
+        return g
+
+
+def test_functions_and_what_follows_them_are_part_of_the_call() -> None:
+    blocked, names = only(Functions)
+    assert names == ["to_blocks", "conv2d_winograd_blocks", "conv2d_blocks", "from_blocks"]
+    x = np.random.default_rng(1).standard_normal((2, 16, 9, 9)).astype(np.float32)
+    np.testing.assert_allclose(run(blocked, x)[0], run(Functions, x)[0], atol=1e-5)
+    names = only(Functions, precise=True)[1]
+    assert names == ["to_blocks", "conv2d_blocks", "conv2d_blocks", "from_blocks"]
+
+
+@I.ir_module
+class Detector:
+    @R.function
+    def main(x: R.Tensor(("n", 16, "h", "w"), "float32")):
+        h, w = T.int64(), T.int64()
+        with R.dataflow():
+            a = R.nn.conv2d(x, R.const(PIXEL))
+            b = R.mean(a, [2, 3], keepdims=True)
+            c = R.nn.conv2d(b, R.const(PIXEL))
+            d = R.sigmoid(c)
+            e = R.multiply(a, d)
+            f = R.add(a, e)
+            g = R.image.resize(f, R.shape([h * 2, w * 2]), [2, 3], method="nearest_neighbor")
+            i = R.nn.conv2d_transpose(g, R.const(LARGER[:, :10]), strides=2)
+            j = R.nn.relu(R.add(i, R.const(LARGER[:1, :10, :1, :1])))
+            k = R.nn.conv2d_transpose(j, R.const(LARGER[:10, :1]), strides=2)
+            m = R.sigmoid(R.add(k, R.const(LARGER[:1, 3:4, :1, :1])))
+            R.output(m)
+        return m
+
+
+def test_images_stay_in_blocks_from_end_to_end() -> None:
+    """Squeeze and excitation, resizing, and transposed convolutions whose windows are apart."""
+    blocked, names = only(Detector)
+    assert names == [
+        "to_blocks", "conv2d_blocks", "mean_blocks", "conv2d_blocks", "gate_blocks",
+        "conv2d_blocks", "conv2d_blocks", "from_blocks",
+    ]  # fmt: skip
+    x = np.random.default_rng(1).standard_normal((2, 16, 5, 7)).astype(np.float32)
+    np.testing.assert_allclose(run(blocked, x)[0], run(Detector, x)[0], atol=1e-5)
 
 
 def test_precise_leaves_out_the_transforms() -> None:

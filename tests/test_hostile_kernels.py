@@ -201,8 +201,10 @@ def convolved(of: Hostile, w: Window, weight: np.ndarray, count: int) -> list[An
     out = w.out(of, count)
     bias = of.tensor(count * BLOCK) if of.rng.random() < 0.5 else None
     residual = of.tensor(*out.shape) if of.rng.random() < 0.5 else None
+    slope = of.tensor(count * BLOCK) if of.rng.random() < 0.3 else None
     return [w.x, weight, bias, residual, w.strides, w.padding, w.dilation, 1, of.some(None, 0.0),
-            of.some(None, 1.0), out]  # fmt: skip
+            of.some(None, 1.0), slope, of.some(None, "silu", "hard_swish"), of.some(None, 0.5),
+            of.some(None, 2.0), out]  # fmt: skip
 
 
 def convolution(of: Hostile) -> list[Any]:
@@ -228,6 +230,28 @@ def gathered(of: Hostile) -> list[Any]:
     return args
 
 
+def mean(of: Hostile) -> list[Any]:
+    x = Window(of).x
+    return [x, of.tensor(*x.shape[:2], 1, 1, BLOCK)]
+
+
+def gate(of: Hostile) -> list[Any]:
+    x = Window(of).x
+    residual = of.tensor(*x.shape) if of.rng.random() < 0.5 else None
+    return [x, of.tensor(*x.shape[:2], 1, 1, BLOCK), residual, of.tensor(*x.shape)]
+
+
+def resize(of: Hostile) -> list[Any]:
+    shape = [of.some(2, 1), of.some(5, 1, 7), of.some(4, 1, 9), of.some(16, 1, 3)]
+    size = of.some(10, 5, 1), of.some(8, 4, 3)
+    scales = np.array([size[0] / shape[1], size[1] / shape[2]])
+    return [of.tensor(*shape), of.some(None, scales), None, (1, 2), of.some(size, None),
+            of.some("nearest_neighbor", "linear", "cubic"),
+            of.some("half_pixel", "asymmetric", "align_corners", "tf_half_pixel_for_nn"),
+            of.some("floor", "round", "ceil"), -0.75, of.some(0, 1), of.some(0, 1), 0.0,
+            of.some("stretch", "not_larger"), of.tensor(shape[0], *size, shape[3])]  # fmt: skip
+
+
 def winograd(of: Hostile) -> list[Any]:
     w, more = Window(of, fixed=True), of.some(1, 2)
     return convolved(of, w, of.tensor(36, more, w.count, BLOCK, BLOCK), more)
@@ -240,6 +264,9 @@ MAKERS: dict[str, Callable[[Hostile], list[Any]]] = {
     "nn.conv2d_depthwise_blocks": depthwise,
     "nn.conv2d_gathered_blocks": gathered,
     "nn.conv2d_winograd_blocks": winograd,
+    "image.resize": resize,
+    "nn.gate_blocks": gate,
+    "nn.mean_blocks": mean,
     "nn.from_blocks": lambda of: to_blocks(of)[::-1],
     "nn.gru_blocks": gru_blocks,
     "nn.attention_tiles": attention_tiles,

@@ -14,6 +14,7 @@ import pytest
 import relaxvm
 from relaxvm.errors import LimitError
 from relaxvm.kernels import PREFIX, _table, blocks, linear, record_of
+from relaxvm.kernels._functions import FUNCTIONS
 from relaxvm.kernels.blocks import BLOCK
 from relaxvm.kernels.cpu import CPU, SETS
 from relaxvm.limits import Limits
@@ -125,6 +126,10 @@ class Case:
             rng.standard_normal(self.sums.shape).astype(np.float32) if seed % 4 == 0 else None
         )
         self.low, self.high = [(None, None), (0.0, None), (0.0, 6.0), (-0.5, 0.25)][seed % 4]
+        self.slope = rng.standard_normal(outputs).astype(np.float32) if seed % 5 == 1 else None
+        self.function = FINISHES[seed % len(FINISHES)]
+        scaled = [(None, None), (0.5, None), (None, -1.0), (-1.5, 2.0)]
+        self.scale, self.shift = scaled[seed // 4 % 4]
         self.channels: np.ndarray | None = None
         self.kernel, self.data, self.packed = self.form(method)
 
@@ -155,7 +160,12 @@ class Case:
         if self.residual is not None:
             want = want + self.residual
         low = -np.inf if self.low is None else self.low
-        return np.clip(want, low, np.inf if self.high is None else self.high)
+        want = np.clip(want, low, np.inf if self.high is None else self.high)
+        if self.slope is not None:
+            want = np.where(want < 0, want * self.slope[:, None, None], want)
+        want = np.asarray(EXACT[self.function](want) if self.function else want)
+        want = want * (1 if self.scale is None else self.scale)
+        return want + (0 if self.shift is None else self.shift)
 
     def got(self, run: Kernel) -> np.ndarray:
         out = in_blocks(np.zeros(self.sums.shape, np.float32))
@@ -163,9 +173,11 @@ class Case:
         bias = None if self.bias is None else blocks.pack_bias(self.bias)
         residual = None if self.residual is None else in_blocks(self.residual)
         listed = [] if self.channels is None else [self.channels]
+        slope = None if self.slope is None else blocks.pack_bias(self.slope)
         run(
             self.data, self.packed, bias, residual, *listed, self.strides, self.padding,
-            self.dilation, self.groups, self.low, self.high, out,
+            self.dilation, self.groups, self.low, self.high, slope, self.function, self.scale,
+            self.shift, out,
         )  # fmt: skip
         assert np.isfinite(out).all()
         return planes(out, self.sums.shape[1])
@@ -208,10 +220,88 @@ def test_nan_stays_in_its_place(which: str) -> None:
     weight = blocks.pack_direct(np.ones((16, 16, 3, 3), np.float32))
     out = np.empty((1, 1, 9, 9, 16), np.float32)
     run = of_set("nn.conv2d_blocks", which)
-    run(in_blocks(x), weight, None, None, (1, 1), (1,) * 4, (1, 1), 1, 0.0, 6.0, out)
+    run(in_blocks(x), weight, None, None, (1, 1), (1,) * 4, (1, 1), 1, 0.0, 6.0, *[None] * 4, out)
     found = np.isnan(out[0, 0, :, :, 0])
     assert found[3:6, 3:6].all()
     assert found.sum() == 9
+
+
+@pytest.mark.parametrize("which", SETS)
+def test_channels_without_weights_are_left_out(which: str) -> None:
+    """What fills the last block may be anything, also infinite."""
+    rng = np.random.default_rng(0)
+    for channels in (3, 4, 9, 16, 21, 30):
+        x = rng.standard_normal((1, channels, 9, 9)).astype(np.float32)
+        weight = rng.standard_normal((24, channels, 3, 3)).astype(np.float32)
+        images = in_blocks(x)
+        whole = -(-channels // 4) * 4 - (images.shape[1] - 1) * BLOCK
+        images[:, -1, ..., whole:] = np.inf
+        want = convolution(x, weight, (1, 1), (1,) * 4, (1, 1), 1)
+        for name, pack in (("direct", blocks.pack_direct), ("winograd", blocks.pack_winograd)):
+            packed = pack(weight)
+            out = np.full((1, 2, 9, 9, 16), np.nan, np.float32)
+            run = of_set("nn.conv2d" + "_winograd" * (name == "winograd") + "_blocks", which)
+            run(images, packed, None, None, (1, 1), (1,) * 4, (1, 1), 1, *[None] * 6, out)
+            np.testing.assert_allclose(planes(out, 24), want, rtol=1e-4, atol=2e-4)
+
+
+@pytest.mark.parametrize("which", SETS)
+def test_means_and_gates(which: str) -> None:
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        shape = (*map(int, rng.integers(1, [3, 4, 20, 40])), BLOCK)
+        x, residual = (rng.standard_normal(shape).astype(np.float32) for _ in range(2))
+        mean = np.full((*shape[:2], 1, 1, BLOCK), np.nan, np.float32)
+        of_set("nn.mean_blocks", which)(x, mean)
+        want = x.astype(np.float64).mean((2, 3), keepdims=True)
+        np.testing.assert_allclose(mean, want, atol=1e-6)
+        run = of_set("nn.gate_blocks", which)
+        out = np.full_like(x, np.nan)
+        run(x, mean, None, out)
+        np.testing.assert_array_equal(out, x * mean)
+        run(x, mean, residual, out)
+        np.testing.assert_array_equal(out, x * mean + residual)
+        for at in (0, 2):  # in place of an operand
+            args = [x.copy(), mean, residual.copy()]
+            run(*args, args[at])
+            np.testing.assert_array_equal(args[at], out)
+
+
+@pytest.mark.parametrize("which", SETS)
+@pytest.mark.parametrize("method", ["nearest_neighbor", "linear"])
+def test_resizing(method: str, which: str) -> None:
+    """The same bits as the reference's."""
+    run, plain = of_set("image.resize", which), reference("image.resize")
+    modes = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel",
+             "tf_half_pixel_for_nn", "half_pixel_symmetric")  # fmt: skip
+    roundings = ("round", "floor", "ceil", "round_prefer_floor", "round_prefer_ceil")
+    for seed in range(400):
+        rng = np.random.default_rng(seed)
+        axes = [(2, 3), (1, 2), (3,), (-2, -1)][seed % 4]
+        shape = [int(n) for n in rng.integers(1, [3, 6, 12, 12])]
+        x = rng.standard_normal([*shape, 16] if seed % 3 else shape).astype(np.float32)
+        lengths = [x.shape[axis] for axis in axes]
+        size = [int(n) for n in rng.integers(1, 25, len(axes))]  # shorter ones, too
+        if seed % 7 == 0:
+            size[0] = lengths[0]
+        scales = None
+        if seed % 2:
+            scales = np.array([n / length for n, length in zip(size, lengths, strict=True)])
+            if seed % 6 == 1:
+                scales = rng.uniform(0.4, 3, len(axes))
+                size = [int(np.float32(n) * np.float32(s))
+                        for n, s in zip(lengths, scales, strict=True)]  # fmt: skip
+        if 0 in size:
+            continue
+        out_shape = list(x.shape)
+        for axis, length in zip(axes, size, strict=True):
+            out_shape[axis] = length
+        want, found = np.full(out_shape, 7, np.float32), np.full(out_shape, 8, np.float32)
+        settings = [axes, None if seed % 6 == 1 else tuple(size), method, modes[seed % 6],
+                    roundings[seed % 5], -0.75, 0, 0, 0.0, "stretch"]  # fmt: skip
+        plain(x, scales, None, *settings, want)
+        run(x, scales, None, *settings, found)
+        np.testing.assert_array_equal(found, want, f"seed {seed}: {settings}")
 
 
 @pytest.mark.parametrize("which", SETS)
@@ -311,7 +401,11 @@ EXACT: dict[str, Callable[[Any], Any]] = {
     "tanh": np.tanh,
     "erf": erf,
     "exp": np.exp,
+    "hard_swish": lambda x: x * np.clip(x / 6 + 0.5, 0, 1),
 }
+
+FINISHES = (None, "silu", None, "hard_swish", "gelu", None, "sigmoid", "relu", None, "tanh", "erf")
+"""Functions after convolutions, among them no fast growing one."""
 
 
 @pytest.mark.parametrize("which", [*SETS, "reference"])
@@ -725,7 +819,7 @@ def test_rows_that_do_not_fit_are_refused(fault: str, which: str) -> None:
 
 
 @pytest.mark.parametrize("which", SETS)
-@pytest.mark.parametrize("function", linear.FUNCTIONS)
+@pytest.mark.parametrize("function", FUNCTIONS)
 def test_functions(function: str, which: str) -> None:
     """Within the stated distance, of numbers of every exponent."""
     rng = np.random.default_rng(0)
@@ -738,7 +832,7 @@ def test_functions(function: str, which: str) -> None:
     of_set("nn.apply", which)(x, function, out)
     with np.errstate(all="ignore"):
         want = EXACT[function](x.astype(np.float64))
-        if function in ("gelu", "gelu_tanh", "silu"):
+        if function in ("gelu", "gelu_tanh", "silu", "hard_swish"):
             large = np.abs(x) > 1e4  # where the formula of float64 overflows, too
             want[large] = np.maximum(x[large], 0)
             want[np.isinf(out)] = np.inf
@@ -753,7 +847,7 @@ def test_functions(function: str, which: str) -> None:
 
 
 @pytest.mark.parametrize("which", SETS)
-@pytest.mark.parametrize("function", linear.FUNCTIONS)
+@pytest.mark.parametrize("function", FUNCTIONS)
 def test_functions_at_each_place(function: str, which: str) -> None:
     """The same bits for each element, wherever it is; in place, too; NaN stays NaN."""
     run = of_set("nn.apply", which)
@@ -795,7 +889,7 @@ def test_what_does_not_fit_is_refused(fault: str, method: str, which: str) -> No
     name = {"direct": "nn.conv2d_blocks"}.get(method, f"nn.conv2d_{method}_blocks")
     image = np.ones((1, 2, 9, 9, 16), "f4")
     args = [image, np.ones(weight, "f4"), np.zeros(32, "f4"), np.zeros_like(image), (1, 1),
-            (1,) * 4, (1, 1), 1, None, None, np.full_like(image, 7)]  # fmt: skip
+            (1,) * 4, (1, 1), 1, *[None] * 6, np.full_like(image, 7)]  # fmt: skip
     of_set(name, which)(*args)
     args[-1][...] = 7
     REFUSED[fault](args)
@@ -877,7 +971,7 @@ def test_the_lock_is_free_and_limits_hold() -> None:
         none = ib.r(3)
         ib.emit_call("vm.builtin.null_value", [], none)
         settings = [ib.convert_constant(relaxvm.Shape(s)) for s in ([1, 1], [0] * 4, [1, 1])]
-        args = [ib.r(0), ib.r(1), none, none, *settings, ib.imm(1), none, none, ib.r(2)]
+        args = [ib.r(0), ib.r(1), none, none, *settings, ib.imm(1), *[none] * 6, ib.r(2)]
         ib.emit_call(PREFIX + name, args)
         ib.emit_ret(ib.r(2))
     x = np.zeros((1, 16, 200, 200, 16), "f4")

@@ -55,7 +55,8 @@ def conv(
 ) -> tuple[str, list[Any], list[tuple[int, ...]]]:  # fmt: skip
     listed = [] if channels is None else [channels]
     args = [x, weight, drawn(out[1] * 16), drawn(*out) if residual else None, *listed,
-            (stride,) * 2, (pad,) * 4, (1, 1), groups, 0.0, None]  # fmt: skip
+            (stride,) * 2, (pad,) * 4, (1, 1), groups, 0.0, None, drawn(out[1] * 16), "silu", 0.5,
+            None]  # fmt: skip
     return name, args, [out]
 
 
@@ -83,6 +84,7 @@ def gru(
     return "nn.gru_blocks", args, [(steps, 2, batch, size), (2, batch, size)]
 
 
+LINEAR = ("linear", "half_pixel", "floor", -0.75, 0, 0, 0.0, "stretch")
 POOL = ((3, 3), (2, 2), (1, 1, 1, 1), (1, 1))
 
 CASES: dict[str, Callable[[], tuple[str, list[Any], list[tuple[int, ...]]]]] = {
@@ -123,6 +125,17 @@ CASES: dict[str, Callable[[], tuple[str, list[Any], list[tuple[int, ...]]]]] = {
     "winograd, many tiles": lambda: conv(
         "nn.conv2d_winograd_blocks", drawn(2, 2, 75, 77, 16), drawn(36, 3, 2, 16, 16),
         (2, 3, 75, 77, 16), pad=1, residual=True,
+    ),
+    "mean": lambda: ("nn.mean_blocks", [drawn(2, 9, 60, 61, 16)], [(2, 9, 1, 1, 16)]),
+    "gate": lambda: (
+        "nn.gate_blocks",
+        [drawn(1, 2, 150, 160, 16), drawn(1, 2, 1, 1, 16), drawn(1, 2, 150, 160, 16)],
+        [(1, 2, 150, 160, 16)],
+    ),
+    "resize": lambda: (
+        "image.resize",
+        [drawn(1, 2, 80, 70, 16), None, None, (2, 3), (160, 150), *LINEAR],
+        [(1, 2, 160, 150, 16)],
     ),
     "to_blocks": lambda: ("nn.to_blocks", [drawn(1, 19, 210, 211)], [(1, 2, 210, 211, 16)]),
     "from_blocks": lambda: (

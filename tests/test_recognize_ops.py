@@ -47,6 +47,31 @@ SILU: dict[str, Make] = {
     "sigmoid last": lambda emit, x: emit(R.multiply(x, emit(R.sigmoid(x)))),
     "sigmoid first": lambda emit, x: emit(R.multiply(emit(R.sigmoid(x)), x)),
 }
+
+
+def hard_swish(emit: Any, x: Any, *, form: str, by: float = 6.0, offset: float = 3.0) -> Any:
+    """With the sixth at the end, at the gate, before it, or as a factor; clipped at once or not."""
+    if form == "before":
+        gate = emit(R.add(emit(R.multiply(x, number(1 / by))), number(offset / by)))
+        return emit(R.multiply(x, emit(R.clip(gate, 0, 1))))
+    gate = emit(R.add(number(offset), x))
+    if form == "steps":
+        gate = emit(R.minimum(emit(R.maximum(gate, number(0))), number(6)))
+    else:
+        gate = emit(R.clip(gate, 0, 6))
+    if form == "gate":
+        return emit(R.multiply(emit(R.divide(gate, number(by))), x))
+    product = emit(R.multiply(x, gate))
+    if form == "factor":
+        return emit(R.multiply(product, number(1 / by)))
+    return emit(R.divide(product, number(by)))
+
+
+def swish(form: str, **others: Any) -> Make:
+    return lambda emit, x: hard_swish(emit, x, form=form, **others)
+
+
+SWISH = {form: swish(form) for form in ("steps", "clip", "gate", "before", "factor")}
 SCALE = np.linspace(-1, 2, 8, dtype=np.float32)
 
 
@@ -82,6 +107,7 @@ NORM: dict[str, Make] = {
 FORMS = [
     *(("R.nn.gelu(", name, make) for name, make in GELU.items()),
     *(("R.nn.silu(", name, make) for name, make in SILU.items()),
+    *(("nn.apply", name, make) for name, make in SWISH.items()),
     *(("R.nn.layer_norm(", name, make) for name, make in NORM.items()),
 ]
 
@@ -126,6 +152,8 @@ OTHERS: dict[str, Make] = {
     "not one half": lambda emit, x: emit(R.multiply(emit(R.multiply(
         x, emit(R.add(emit(R.erf(emit(R.divide(x, number(ROOT))))), number(1))))), number(0.25))),
     "sigmoid of another": lambda emit, x: emit(R.multiply(x, emit(R.sigmoid(emit(R.exp(x)))))),
+    "over 5": swish("clip", by=5.0),
+    "another offset": swish("gate", offset=2.0),
     "cubes": lambda emit, x: norm(emit, x, square="power", exponent=3.0),
     "the first axis": lambda emit, x: norm(emit, x, axis=0, other=0),
     "two axes": lambda emit, x: norm(emit, x, other=0),

@@ -148,7 +148,7 @@ def _in_blocks(*weight: int, window: int = 3) -> list[Any]:
     """Images in blocks of 16 channels, of 256 channels."""
     side, small = 300, window // 2
     return [_zeros(1, 16, side, side, 16), _zeros(*weight), None, None, (1, 1), (small,) * 4,
-            (1, 1), 1, None, None, _zeros(1, 16, side, side, 16)]  # fmt: skip
+            (1, 1), 1, *[None] * 6, _zeros(1, 16, side, side, 16)]  # fmt: skip
 
 
 def _pool_in_blocks(*flags: int) -> list[Any]:
@@ -326,7 +326,7 @@ KERNELS: dict[str, list[Make]] = {
                  *_in_blocks(1)[6:-1], _zeros(1, 64, 300, 300, 16)],
         # Padding that takes far longer than the one result of each image.
         lambda: [_zeros(500_000, 1, 1, 1, 16), _zeros(1, 1, 1, 1, 16, 16), None, None,
-                 (1 << 16,) * 2, (32,) * 4, (1, 1), 1, None, None, _zeros(500_000, 1, 1, 1, 16)]],
+                 (1 << 16,) * 2, (32,) * 4, (1, 1), 1, *[None] * 6, _zeros(500_000, 1, 1, 1, 16)]],
     "nn.conv2d_gathered_blocks": [
         lambda: [*_in_blocks(16, 200, 15, 15, 16, window=15)[:4],
                  np.arange(3200).reshape(16, 200) % 256,
@@ -339,6 +339,10 @@ KERNELS: dict[str, list[Make]] = {
         lambda: [_zeros(1, 1, 3, 400_002, 16)[..., ::-1], _zeros(36, 1, 1, 16, 16),
                  *_in_blocks(1)[2:5], (0,) * 4, *_in_blocks(1)[6:-1],
                  _zeros(1, 1, 1, 400_000, 16)]],
+    "nn.mean_blocks": [lambda: [_zeros(1, 16, 1000, 1000, 16), _zeros(1, 16, 1, 1, 16)]],
+    "nn.gate_blocks": [
+        lambda: [_zeros(1, 16, 500, 500, 16), _zeros(1, 16, 1, 1, 16), _zeros(1, 16, 500, 500, 16),
+                 _zeros(1, 16, 500, 500, 16)]],
     "nn.max_pool2d_blocks": [lambda: _pool_in_blocks(0)],
     "nn.avg_pool2d_blocks": [lambda: _pool_in_blocks(0, 1)],
     "extend_cache": [lambda: [x(1, 1, 1, SIZE // 2), x(1, 1, 1, SIZE // 2), np.array([1]),

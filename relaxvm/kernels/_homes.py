@@ -14,7 +14,9 @@ KERNELS: Final = {
         "nn.conv2d_gathered_blocks",
         "nn.conv2d_winograd_blocks",
         "nn.from_blocks",
+        "nn.gate_blocks",
         "nn.max_pool2d_blocks",
+        "nn.mean_blocks",
         "nn.to_blocks",
     ),
     "cache": (

@@ -11,6 +11,7 @@ are data like other constants: the same for all processors.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -18,14 +19,17 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from ..messages import describe
+from ..pieces import reduce as cut
 from ..pieces.cut import check_time, copy_pieces
 from ._arrays import copy_if_overlapping, copy_if_overlapping_differently
+from ._blocks import piecewise
+from ._functions import Function, apply_function
 from ._kernel import kernel
 from ._multiply import multiply
 from ._windows import Windows
 from .checks import FLOAT32, Dims, WrongType, WrongValue, check_out, native
 from .convolution import Groups, Padding2d, Step2d, convolve
-from .kinds import Flag, Float, Floats, Integers, Out, SameType
+from .kinds import Flag, Float, Floats, Integers, Out, OutLike, SameType
 from .pooling import Size2d, avg_pool2d, max_pool2d
 
 __all__ = ["BLOCK", "blocks_of", "pack_bias", "pack_depthwise", "pack_direct", "pack_gathered",
@@ -172,6 +176,36 @@ def avg_pool2d_blocks(
     to_blocks(result, out)
 
 
+# Means and gates
+
+
+@kernel("nn.mean_blocks")
+def mean_blocks(x: Floats, out: Out) -> None:
+    """out[batch, blocks, 1, 1, 16] = the mean of images in blocks of channels, x[batch, blocks,
+    height, width, 16], over height and width."""
+    _check_blocks("x", x)
+    check_out(out, x.dtype, (*x.shape[:2], 1, 1, BLOCK))
+    cut.mean(copy_if_overlapping(x, out), (2, 3), out)
+
+
+@kernel("nn.gate_blocks", in_place=True)
+def gate_blocks(x: Floats, gate: Floats, residual: Floats | None, out: OutLike) -> None:
+    """out = x * gate + residual: images in blocks of channels, x[batch, blocks, height, width, 16],
+    a number for each channel, gate[batch, blocks, 1, 1, 16], and images of the shape of x, or
+    None."""
+    _check_blocks("x", x)
+    shape = (*x.shape[:2], 1, 1, BLOCK)
+    if gate.shape != shape:
+        raise WrongValue(f"gate: expected {list(shape)}, got {describe(gate)}")
+    if residual is not None and residual.shape != x.shape:
+        raise WrongValue(f"residual: expected the shape of x, got {describe(residual)}")
+    if residual is not None:
+        residual = copy_if_overlapping(residual, out)
+    piecewise(np.multiply, out, x, gate)
+    if residual is not None:
+        piecewise(np.add, out, out, residual)
+
+
 # Convolutions
 
 
@@ -268,6 +302,57 @@ def scale_outputs(
     return np.asarray(weight * lines.reshape(shape), np.float32)
 
 
+@dataclass(frozen=True)
+class _Finish:
+    """What follows the sums of a convolution."""
+
+    bias: NDArray[Any] | None
+    residual: Images | None
+    low: float | None
+    high: float | None
+    slope: NDArray[Any] | None
+    function: str | None
+    scale: float | None
+    shift: float | None
+
+    def write(self, result: Images, out: Images) -> None:
+        """out = the sums result[batch, channels, height, width] in blocks, after what follows."""
+        vectors: list[NDArray[Any] | None] = []
+        for name, vector in (("bias", self.bias), ("slope", self.slope)):
+            if vector is not None and vector.shape != (result.shape[1],):
+                raise WrongValue(
+                    f"{name}: expected {result.shape[1]} elements, got {describe(vector)}"
+                )
+            vectors.append(None if vector is None else copy_if_overlapping(vector, out))
+        bias, slope = vectors
+        residual = self.residual
+        if residual is not None:
+            if residual.shape != out.shape:
+                raise WrongValue(f"residual: expected the shape of out, got {describe(residual)}")
+            residual = copy_if_overlapping_differently(residual, out)
+        for block in range(out.shape[1]):
+            channels = slice(block * BLOCK, (block + 1) * BLOCK)
+            part = result[:, channels].transpose(0, 2, 3, 1)
+            if bias is not None:
+                part = part + bias[channels]
+            if residual is not None:
+                part = part + residual[:, block]
+            if self.low is not None:
+                part = np.maximum(part, np.float32(self.low))
+            if self.high is not None:
+                part = np.minimum(part, np.float32(self.high))
+            if slope is not None:
+                part = np.where(part < 0, part * slope[channels], part)
+            if self.function is not None:
+                part = np.ascontiguousarray(part)
+                apply_function(self.function, part, part)
+            if self.scale is not None:
+                part = part * np.float32(self.scale)
+            if self.shift is not None:
+                part = part + np.float32(self.shift)
+            copy_pieces(out[:, block], part)
+
+
 @kernel("nn.conv2d_blocks")
 def conv2d_blocks(
     x: Floats,
@@ -280,15 +365,20 @@ def conv2d_blocks(
     groups: Groups,
     low: Float | None,
     high: Float | None,
+    slope: Floats | None,
+    function: Function | None,
+    scale: Float | None,
+    shift: Float | None,
     out: Out,
 ) -> None:
     """out = `nn.conv2d` of images in blocks of channels, x[batch, blocks, height, width, 16], or of
     images x[batch, channels, height, width] with few channels; plus bias, a number for each output,
-    plus residual, of the shape of out; then at least low and at most high, where NaN stays NaN.
-    out[batch, blocks, height, width, 16].  weight[blocks of outputs, blocks of inputs of a group,
-    height, width, 16 inputs, 16 outputs], or of images that are not in blocks [blocks of outputs,
-    channels, height, width, 16].  float32.  The reference uses memory for its operands in another
-    layout."""
+    plus residual, of the shape of out; then at least low and at most high, where NaN stays NaN;
+    then, where negative, times slope, a number for each output; then a function, as of `nn.apply`;
+    then times scale, plus shift.  out[batch, blocks, height, width, 16].  weight[blocks of outputs,
+    blocks of inputs of a group, height, width, 16 inputs, 16 outputs], or of images that are not in
+    blocks [blocks of outputs, channels, height, width, 16].  float32.  The reference uses memory
+    for its operands in another layout."""
     if weight.ndim == 6:
         _check_blocks("x", x)
         planes = _planes(x)
@@ -305,9 +395,8 @@ def conv2d_blocks(
             )
         planes = x
         plain = weight.transpose(0, 4, 1, 2, 3).reshape(-1, *weight.shape[1:4])
-    _convolve(
-        planes, plain, bias, residual, (strides, padding, dilation), groups, low, high, out
-    )
+    finish = _Finish(bias, residual, low, high, slope, function, scale, shift)
+    _convolve(planes, plain, (strides, padding, dilation), groups, finish, out)
 
 
 @kernel("nn.conv2d_gathered_blocks")
@@ -323,6 +412,10 @@ def conv2d_gathered_blocks(
     groups: Groups,
     low: Float | None,
     high: Float | None,
+    slope: Floats | None,
+    function: Function | None,
+    scale: Float | None,
+    shift: Float | None,
     out: Out,
 ) -> None:
     """As `nn.conv2d_blocks`, of some channels of x for each block of outputs:
@@ -354,7 +447,7 @@ def conv2d_gathered_blocks(
             plain = weight[block, : own.size].transpose(3, 0, 1, 2)
             part = result[:, block * BLOCK : (block + 1) * BLOCK]
             convolve(planes[:, own], plain, windows, 1, part)
-    _finish(result, bias, residual, low, high, out)
+    _Finish(bias, residual, low, high, slope, function, scale, shift).write(result, out)
 
 
 @kernel("nn.conv2d_depthwise_blocks")
@@ -369,6 +462,10 @@ def conv2d_depthwise_blocks(
     groups: Groups,
     low: Float | None,
     high: Float | None,
+    slope: Floats | None,
+    function: Function | None,
+    scale: Float | None,
+    shift: Float | None,
     out: Out,
 ) -> None:
     """As `nn.conv2d_blocks`, with a window for each channel: weight[blocks, height, width, 16].
@@ -380,9 +477,8 @@ def conv2d_depthwise_blocks(
         )
     _check_one_group(groups)
     plain = weight.transpose(0, 3, 1, 2).reshape(-1, 1, *weight.shape[1:3])
-    _convolve(
-        _planes(x), plain, bias, residual, (strides, padding, dilation), len(plain), low, high, out
-    )
+    finish = _Finish(bias, residual, low, high, slope, function, scale, shift)
+    _convolve(_planes(x), plain, (strides, padding, dilation), len(plain), finish, out)
 
 
 @kernel("nn.conv2d_winograd_blocks")
@@ -397,6 +493,10 @@ def conv2d_winograd_blocks(
     groups: Groups,
     low: Float | None,
     high: Float | None,
+    slope: Floats | None,
+    function: Function | None,
+    scale: Float | None,
+    shift: Float | None,
     out: Out,
 ) -> None:
     """As `nn.conv2d_blocks`, of windows 3 x 3 whose weights are transformed by F(4x4, 3x3) (Lavin
@@ -422,7 +522,7 @@ def conv2d_winograd_blocks(
     matrices = matrices.reshape(_POINTS**2, outputs * BLOCK, -1)
     for image, written in zip(_planes(x), result, strict=True):
         _winograd(image, matrices, padding, written)
-    _finish(result, bias, residual, low, high, out)
+    _Finish(bias, residual, low, high, slope, function, scale, shift).write(result, out)
 
 
 def _check_one_group(groups: int) -> None:
@@ -477,12 +577,9 @@ def _tiles(channels: int, across: int) -> Iterator[tuple[slice, slice]]:
 def _convolve(
     planes: Images,
     weight: NDArray[Any],
-    bias: NDArray[Any] | None,
-    residual: Images | None,
     settings: tuple[Dims, Dims, Dims],
     groups: int,
-    low: float | None,
-    high: float | None,
+    finish: _Finish,
     out: Images,
 ) -> None:
     strides, padding, dilation = settings
@@ -499,34 +596,4 @@ def _convolve(
     check_out(out, FLOAT32, (len(planes), len(weight) // BLOCK, *windows.count, BLOCK))
     result = np.empty(shape, np.float32)
     convolve(planes, weight, windows, groups, result)
-    _finish(result, bias, residual, low, high, out)
-
-
-def _finish(
-    result: Images,
-    bias: NDArray[Any] | None,
-    residual: Images | None,
-    low: float | None,
-    high: float | None,
-    out: Images,
-) -> None:
-    """out = the result in blocks, after what follows the sums."""
-    if bias is not None and bias.shape != (result.shape[1],):
-        raise WrongValue(f"bias: expected {result.shape[1]} elements, got {describe(bias)}")
-    if residual is not None and residual.shape != out.shape:
-        raise WrongValue(f"residual: expected the shape of out, got {describe(residual)}")
-    if bias is not None:
-        bias = copy_if_overlapping(bias, out)
-    if residual is not None:
-        residual = copy_if_overlapping_differently(residual, out)
-    for block in range(out.shape[1]):
-        part = result[:, block * BLOCK : (block + 1) * BLOCK].transpose(0, 2, 3, 1)
-        if bias is not None:
-            part = part + bias[block * BLOCK : (block + 1) * BLOCK]
-        if residual is not None:
-            part = part + residual[:, block]
-        if low is not None:
-            part = np.maximum(part, np.float32(low))
-        if high is not None:
-            part = np.minimum(part, np.float32(high))
-        copy_pieces(out[:, block], part)
+    finish.write(result, out)

@@ -7,35 +7,29 @@ sums have another order, and functions are approximations of their own
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..messages import describe
 from ._arrays import copy_if_overlapping
-from ._kernel import kernel, record_of
+from ._functions import Function, apply_function
+from ._kernel import kernel
 from ._multiply import multiply
 from .blocks import BLOCK
 from .checks import FLOAT32, WrongValue, check_out
-from .kinds import Flag, Float, Floats, Out, OutLike, a_choice
+from .kinds import Flag, Float, Floats, Out, OutLike
 from .nn import Mask, attention, layer_norm, softmax
 from .recurrent import Direction, gru, lstm
 
-__all__ = ["FUNCTIONS", "GATES", "GRU_GATES", "pack_gates", "pack_linear"]
+__all__ = ["GATES", "GRU_GATES", "pack_gates", "pack_linear"]
 
 GATES: Final = 4
 """Of a long short-term memory: input, output, forget, cell."""
 
 GRU_GATES: Final = 3
 """Of a gated recurrent unit: update, reset, hidden."""
-
-FUNCTIONS: Final = ("relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "erf", "exp")
-"""What `nn.apply` computes, and what may follow a sum."""
-
-Function: TypeAlias = Annotated[str, a_choice(*FUNCTIONS)]
-
-_IN_NN: Final = frozenset(("relu", "gelu", "gelu_tanh", "silu"))
 
 
 def pack_linear(weight: NDArray[Any]) -> NDArray[np.float32]:
@@ -156,18 +150,13 @@ def _unpacked_layer(
     return _unpacked_gates(weight, gates, size), _unpacked_gates(recurrence, gates, size), plain
 
 
-def _apply(function: str, x: NDArray[Any], out: NDArray[Any]) -> None:
-    record = record_of(f"relaxvm.kernel.{'nn.' * (function in _IN_NN)}{function}")
-    assert record is not None
-    record.run(x, out)
-
-
 @kernel("nn.apply", in_place=True)
 def apply(x: Floats, function: Function, out: OutLike) -> None:
     """out = a function of each element of x: "relu", "gelu", "gelu_tanh", "silu", "sigmoid",
-    "tanh", "erf" or "exp".  In C, of float32, results are within 7 units in the last place, those
-    of "gelu", "gelu_tanh" and "silu" within 1e-6 of x."""
-    _apply(function, x, out)
+    "tanh", "erf", "exp", or "hard_swish", the product of x and x / 6 + 1 / 2, which is bounded by 0
+    and 1.  In C, of float32, results are within 7 units in the last place, those of "gelu",
+    "gelu_tanh", "silu" and "hard_swish" within 1e-6 of x."""
+    apply_function(function, x, out)
 
 
 @kernel("nn.softmax_rows")
@@ -237,7 +226,7 @@ def linear_blocks(
     if residual is not None:
         result += residual
     if function is not None:
-        _apply(function, result, result)
+        apply_function(function, result, result)
     out[...] = result
 
 

@@ -28,6 +28,7 @@ __all__ = [
     "analyzer_of",
     "any_dtype",
     "broadcast",
+    "broadcast_dim",
     "broadcast_dims",
     "common_dtype",
     "common_vdevice",
@@ -310,7 +311,7 @@ def _broadcast_dims(a: Dims, b: Dims, operands: dict[str, Any]) -> list[Expr] | 
     start = len(a) - len(b)
     is_known = True
     for i, theirs in enumerate(b, start):
-        dim = _broadcast_dim(dims[i], theirs)
+        dim = broadcast_dim(dims[i], theirs)
         if dim is None:
             if differ(dims[i], theirs):
                 raise IllValued(_no_broadcast(operands, i, dims[i], theirs))
@@ -320,7 +321,8 @@ def _broadcast_dims(a: Dims, b: Dims, operands: dict[str, Any]) -> list[Expr] | 
     return dims if is_known else None
 
 
-def _broadcast_dim(a: Expr, b: Expr) -> Expr | None:
+def broadcast_dim(a: Expr, b: Expr) -> Expr | None:
+    """The dimension that two broadcast to, None if it is not known."""
     if a is b:
         return a
     if type(a) is IntImm and a.value == 1:
@@ -349,7 +351,7 @@ def broadcast_dims(*operands: Any) -> list[Expr] | None:
         start = len(longer) - len(shorter)
         dims = list(longer)
         for i, other in enumerate(shorter, start):
-            dim = _broadcast_dim(dims[i], other)
+            dim = broadcast_dim(dims[i], other)
             dims[i] = prim.select(dims[i] == 1, other, dims[i]) if dim is None else dim
     return dims
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from ..ir import (
     DataflowVar,
     Expr,
     ExprMutator,
+    ExternFunc,
     FloatImm,
     Function,
     If,
@@ -30,6 +32,7 @@ from ..ir import (
     Match,
     Op,
     SeqExpr,
+    StringImm,
     TensorType,
     Tuple,
     TupleGetItem,
@@ -40,7 +43,7 @@ from ..ir import (
     structural_equal,
 )
 from ..ir.node import KINDS
-from ..op.lowering import kernel_call
+from ..op.lowering import KERNEL_PREFIX, kernel_call
 from ._uses import count_uses, uses_of
 from .pass_infra import Pass, PassContext, function_pass
 
@@ -52,6 +55,8 @@ _MOST_PLANES: Final = 8
 _FEWEST_OUTPUTS: Final = 8
 """Fewer outputs would leave most of a block empty: products with windows of one pixel are better
 left to BLAS, which needs no copy of the image for them."""
+_MOST_TAPS: Final = 16
+"""Of the window of a transposed convolution."""
 _SMALLEST_WINOGRAD: Final = 7
 """Results along an axis from which on the transforms of Winograd's method pay."""
 
@@ -85,10 +90,36 @@ class _Convolution:
     residual: Expr | None = None
     low: float | None = None
     high: float | None = None
+    slope: NDArray[Any] | None = None
+    function: str | None = None
+    scale: float | None = None
+    shift: float | None = None
+    taps: tuple[int, int] | None = None
+    """Of a transposed convolution, whose windows do not overlap: the results of each tap are blocks
+    of outputs of their own, which are then put at their places in the image."""
+    places: TensorType | None = None
+    """With taps, the type of the image in blocks; None for few outputs, of which all taps are in
+    the same blocks."""
 
     @property
     def is_bounded(self) -> bool:
         return self.low is not None or self.high is not None
+
+    @property
+    def is_curved(self) -> bool:
+        """Whether there is a function, or what comes after it."""
+        return not (self.slope is None and self.function is None and not self.is_scaled)
+
+    @property
+    def is_scaled(self) -> bool:
+        return self.scale is not None or self.shift is not None
+
+    def lines(self, numbers: NDArray[Any]) -> NDArray[Any]:
+        """A number for each channel, in blocks, for all taps."""
+        taps = math.prod(self.taps or ())
+        if self.taps and self.places is None:
+            return _padded(np.repeat(numbers, taps))
+        return np.tile(_padded(numbers), taps)
 
 
 class _Blocker(ExprMutator):
@@ -108,16 +139,20 @@ class _Blocker(ExprMutator):
         self._shuffled: dict[Var, tuple[Var, NDArray[Any]]] = {}
         """Variables whose channels are those of another one's blocks in another order: their
         places there."""
+        self._gates: dict[Var, tuple[Expr, Expr, Any]] = {}
+        """Products of an image and a number for each channel that are not emitted yet."""
         self._norms: dict[Var, tuple[Expr, NDArray[Any], NDArray[Any]]] = {}
         self._values: dict[Expr, Expr] = {}
         self._emitted: list[Binding] = []
         self._kind: type[Var] = Var
+        self._null: Var | None = None
         self._span: Any = None
 
     # Bindings
 
     def visit_block(self, block: BindingBlock) -> BindingBlock:
-        outer = self._kind, self._emitted, self._span
+        outer = self._kind, self._emitted, self._span, self._null
+        self._null = None
         self._kind = DataflowVar if isinstance(block, DataflowBlock) else Var
         bindings: list[Binding] = []
         inside: Counter[Var] = Counter()
@@ -133,7 +168,7 @@ class _Blocker(ExprMutator):
             if not isinstance(var, DataflowVar) and self._uses[var] > inside[var]:
                 self._unblock(var)
         bindings += self._emitted
-        self._kind, self._emitted, self._span = outer
+        self._kind, self._emitted, self._span, self._null = outer
         blocked: BindingBlock = KINDS[type(block)](bindings, block.span)
         return blocked
 
@@ -166,14 +201,22 @@ class _Blocker(ExprMutator):
 
     def _call(self, c: _Convolution) -> Call:
         bias = None if c.bias is None else Constant(c.bias)
+        slope = None if c.slope is None else Constant(c.slope)
         inputs: list[Any] = [c.x, c.weight]
         gathered = [] if c.inputs is None else [c.inputs]
-        for value in (bias, c.residual, *gathered, *c.settings, c.low, c.high):
-            inputs.append(self._emit("none", op.null_value()) if value is None else value)
+        rest = (c.low, c.high, slope, c.function, c.scale, c.shift)
+        for value in (bias, c.residual, *gathered, *c.settings, *rest):
+            inputs.append(self._none() if value is None else value)
         return kernel_call(c.kernel, inputs, c.ty)
 
+    def _none(self) -> Var:
+        """A variable of this block that is None."""
+        if self._null is None:
+            self._null = self._emit("none", op.null_value())
+        return self._null
+
     def _flush(self) -> None:
-        for var in list(self._pending):
+        for var in [*self._pending, *self._gates]:
             self._in_blocks(var)
 
     def _unblock(self, var: Var) -> None:
@@ -181,6 +224,10 @@ class _Blocker(ExprMutator):
         if var not in self._missing:
             return
         self._missing.remove(var)
+        waiting = self._pending.get(var)
+        if waiting is not None and waiting.taps and waiting.places is None:
+            self._emitted.append(VarBinding(var, self._gathered(var, waiting), self._span))
+            return
         source, places = self._shuffled.get(var, (var, None))
         planes = TensorType(_four_dims(var.ty), var.ty.dtype, var.ty.vdevice)
         call: Expr = kernel_call("nn.from_blocks", (self._in_blocks(source),), planes)
@@ -193,16 +240,54 @@ class _Blocker(ExprMutator):
 
     def _in_blocks(self, var: Var) -> Expr:
         """The value of a variable in blocks: an image with a known number of channels."""
+        if var in self._pending and self._pending[var].places is None and self._pending[var].taps:
+            self._unblock(var)
+        gate = self._gates.pop(var, None)
+        if gate is not None:
+            self._blocks[var] = self._gated(var, gate, self._none())
         waiting = self._pending.pop(var, None)
         if waiting is not None:
             outer, self._span = self._span, waiting.span
-            self._blocks[var] = self._emit(var.name, self._call(waiting))
+            found = self._emit(var.name, self._call(waiting))
+            self._blocks[var] = found if waiting.taps is None else self._spread(found, waiting)
             self._span = outer
         elif var not in self._blocks:
             planes = self._in_planes(var.name, self.var_map.get(var, var))
             value = kernel_call("nn.to_blocks", (planes,), _blocked(var.ty))
             self._blocks[var] = self._emit(var.name, value)
         return self._blocks[var]
+
+    def _spread(self, found: Var, c: _Convolution) -> Expr:
+        """The results of the taps of a transposed convolution, each at its place."""
+        assert c.taps is not None
+        assert c.places is not None
+        assert found.ty.dims is not None
+        assert c.places.dims is not None
+        batch, _, height, width, _ = found.ty.dims
+        split = [batch, *map(int_imm, c.taps), c.places.dims[1], height, width, int_imm(BLOCK)]
+        by_tap = self._emit(found.name, self.infer(op.reshape(found, split)))
+        axes = [0, 3, 4, 1, 5, 2, 6]
+        moved = self._emit(found.name, self.infer(op.permute_dims(by_tap, axes)))
+        return self._emit(found.name, self.infer(op.reshape(moved, list(c.places.dims))))
+
+    def _gathered(self, var: Var, c: _Convolution) -> Expr:
+        """The same of few outputs, as the program has the image: the taps of an output are
+        channels that follow each other."""
+        outer, self._span = self._span, self._pending.pop(var).span
+        found = self._emit(var.name, self._call(c))
+        assert c.taps is not None
+        assert found.ty.dims is not None
+        batch, _, height, width, _ = found.ty.dims
+        outputs = int_imm(c.channels)
+        dims = [batch, int_imm(c.channels * math.prod(c.taps)), height, width]
+        planes = TensorType(dims, var.ty.dtype, var.ty.vdevice)
+        plain = self._emit(var.name, kernel_call("nn.from_blocks", (found,), planes))
+        split = [batch, outputs, *map(int_imm, c.taps), height, width]
+        by_tap = self._emit(var.name, self.infer(op.reshape(plain, split)))
+        axes = [0, 1, 4, 2, 5, 3]
+        moved = self._emit(var.name, self.infer(op.permute_dims(by_tap, axes)))
+        self._span = outer
+        return self.infer(op.reshape(moved, list(var.ty.dims)))
 
     def _in_planes(self, name: str, x: Expr) -> Expr:
         """x[batch, channels, width] or [batch, channels, height, width] with 4 dimensions."""
@@ -212,7 +297,48 @@ class _Blocker(ExprMutator):
 
     def _is_in_blocks(self, expr: Expr) -> bool:
         """Whether a value is there in blocks, with its channels in order."""
-        return expr in self._blocks or expr in self._pending
+        return expr in self._blocks or expr in self._pending or expr in self._gates
+
+    def _gated(self, var: Var, gate: tuple[Expr, Expr, Any], residual: Expr) -> Var:
+        x, numbers, span = gate
+        outer, self._span = self._span, span
+        found = self._emit(var.name, kernel_call("nn.gate_blocks", (x, numbers, residual), x.ty))
+        self._span = outer
+        return found
+
+    def _gate(self, var: Var, call: Call) -> bool:
+        """An image times a number for each channel that is computed: squeeze and excitation."""
+        for one, other in (call.args, call.args[::-1]):
+            if not (_is_image(other.ty) and isinstance(one, Var) and isinstance(other, Var)):
+                continue
+            if var.ty.ndim != 4 or not _same_dims(one.ty, var.ty) or not self._is_in_blocks(one):
+                continue
+            pixel = [*var.ty.dims[:2], int_imm(1), int_imm(1)]
+            if not all(map(structural_equal, other.ty.dims, pixel)) or self._precise:
+                continue
+            gate = self._in_blocks(one), self._in_blocks(other), self._span
+            if self._uses[var] == 1:
+                self._gates[var] = gate
+                self._missing.add(var)
+                return True
+            self._blocks[var] = self._gated(var, gate, self._none())
+            self._missing.add(var)
+            return True
+        return False
+
+    def _add_to_gated(self, var: Var, call: Call) -> bool:
+        for one, other in (call.args, call.args[::-1]):
+            if not isinstance(one, Var) or one not in self._gates or not isinstance(other, Var):
+                continue
+            if _same_dims(one.ty, var.ty) and _same_dims(other.ty, var.ty):
+                residual = self._in_blocks(other)
+                gate = self._gates.pop(one)
+                self._missing.discard(one)
+                span = FusedSpan.of(self._span, [(gate[2], one.name)])
+                self._blocks[var] = self._gated(var, (*gate[:2], span), residual)
+                self._missing.add(var)
+                return True
+        return False
 
     def _define(self, var: Var, value: Expr) -> bool:
         self._blocks[var] = self._emit(var.name, value)
@@ -247,6 +373,8 @@ class _Blocker(ExprMutator):
             return norm is not None and self._norm(var, *norm)
         if not isinstance(value, Call) or not isinstance(value.op, Op):
             return False
+        if value.op.name == "relax.call_dps_packed":
+            return _is_image(var.ty) and self._apply(var, value)
         if value.op.name == "relax.nn.batch_norm":
             return self._remember_norm(var, value)
         if not _is_image(var.ty) and value.op.name != "relax.mean":
@@ -409,19 +537,23 @@ class _Blocker(ExprMutator):
         """Addition of a number for each channel, or of another image, to a convolution."""
         for one, other in (call.args, call.args[::-1]):
             waiting = self._take(one)
-            if waiting is None or waiting.is_bounded or waiting.residual is not None:
+            if waiting is None or not _same_dims(one.ty, var.ty):
                 continue
-            if not _same_dims(one.ty, var.ty):
+            number = _number(other) if isinstance(other, Constant) else None
+            if (waiting.is_bounded or waiting.is_curved) and number is not None:
+                shift = np.float32((waiting.shift or 0) + number)
+                return self._extend(one, var, replace(waiting, shift=float(shift)))
+            if waiting.is_bounded or waiting.is_curved or waiting.residual is not None:
                 continue
             numbers = _of_channels(other, waiting.channels, var.ty.ndim)
             if numbers is not None:
-                bias = _padded(numbers)
+                bias = waiting.lines(numbers)
                 if waiting.bias is not None:
                     bias = bias + waiting.bias
                 return self._extend(one, var, replace(waiting, bias=bias))
-            if isinstance(other, Var) and _same_dims(other.ty, var.ty):
+            if isinstance(other, Var) and _same_dims(other.ty, var.ty) and waiting.taps is None:
                 return self._extend(one, var, replace(waiting, residual=self._in_blocks(other)))
-        return False
+        return self._add_to_gated(var, call)
 
     def _multiply(self, var: Var, call: Call) -> bool:
         """Multiplication of a convolution by a number for each channel."""
@@ -429,21 +561,97 @@ class _Blocker(ExprMutator):
             waiting = self._take(one)
             if self._precise or waiting is None:
                 continue
-            if waiting.is_bounded or waiting.residual is not None:
+            number = _number(other) if isinstance(other, Constant) else None
+            if (waiting.is_bounded or waiting.is_curved) and number is not None:
+                return self._scale(one, var, waiting, number)
+            if waiting.is_bounded or waiting.is_curved or waiting.residual is not None:
                 continue
             numbers = _of_channels(other, waiting.channels, var.ty.ndim)
             if numbers is None or not _same_dims(one.ty, var.ty):
                 continue
             from ..kernels import blocks
 
-            factors = _padded(numbers)
+            factors = waiting.lines(numbers)
             with np.errstate(all="ignore"):
                 weight = blocks.scale_outputs(waiting.weight.data, factors, waiting.kernel)
                 bias = None if waiting.bias is None else waiting.bias * factors
             if not np.isfinite(weight).all() or not (bias is None or np.isfinite(bias).all()):
                 return False
             return self._extend(one, var, replace(waiting, weight=Constant(weight), bias=bias))
-        return False
+        return self._gate(var, call)
+
+    def _scale(self, one: Expr, var: Var, waiting: _Convolution, number: float) -> bool:
+        """Multiplication of what a function gives by a number."""
+        if not _same_dims(one.ty, var.ty):
+            return False
+        with np.errstate(all="ignore"):
+            scale = np.float32((1 if waiting.scale is None else waiting.scale) * number)
+            shift = None if waiting.shift is None else np.float32(waiting.shift * number)
+        if not np.isfinite(scale) or not (shift is None or np.isfinite(shift)):
+            return False
+        new = replace(waiting, scale=float(scale), shift=None if shift is None else float(shift))
+        return self._extend(one, var, new)
+
+    def _divide(self, var: Var, call: Call) -> bool:
+        """Division of what a function gives by a number."""
+        one, other = call.args
+        waiting = self._take(one)
+        number = _number(other) if isinstance(other, Constant) else None
+        if self._precise or waiting is None or not number or not math.isfinite(1 / number):
+            return False
+        if not (waiting.is_bounded or waiting.is_curved):
+            return False
+        return self._scale(one, var, waiting, 1 / number)
+
+    def _function(self, var: Var, call: Call) -> bool:
+        """A function of the sums that the kernels compute while these are in the cache."""
+        return self._follow(var, call.args[0], _FUNCTIONS[_name(call)])
+
+    def _follow(self, var: Var, x: Expr, function: str) -> bool:
+        waiting = self._take(x)
+        if self._precise or waiting is None or not _same_dims(x.ty, var.ty):
+            return False
+        if waiting.function is not None or waiting.is_scaled:
+            return False
+        return self._extend(x, var, replace(waiting, function=function))
+
+    def _apply(self, var: Var, call: Call) -> bool:
+        """A call of `nn.apply`."""
+        name, inputs = call.args[:2]
+        if (
+            not isinstance(name, ExternFunc)
+            or name.global_symbol != KERNEL_PREFIX + "nn.apply"
+            or not isinstance(inputs, Tuple)
+        ):
+            return False
+        x, function = inputs.fields
+        if not isinstance(function, StringImm) or not isinstance(x, Var):
+            return False
+        if self._follow(var, x, function.value):
+            return True
+        if not self._is_in_blocks(x) or function.value == "exp":
+            return False
+        value = kernel_call("nn.apply", (self._in_blocks(x), function), _blocked(var.ty))
+        return self._define(var, value)
+
+    def _leak(self, var: Var, call: Call) -> bool:
+        """Negative numbers times a slope: leaky relu, and prelu of constant slopes."""
+        x = call.args[0]
+        waiting = self._take(x)
+        if waiting is None or not _same_dims(x.ty, var.ty):
+            return False
+        if waiting.is_bounded or waiting.is_curved:
+            return False
+        if _name(call) == "relax.nn.leakyrelu":
+            slopes = np.full(waiting.channels, call.attrs["alpha"], np.float32)
+        else:
+            alpha = call.args[1]
+            if not isinstance(alpha, Constant) or call.attrs["axis"] % var.ty.ndim != 1:
+                return False
+            slopes = np.broadcast_to(alpha.data, (waiting.channels,))
+        if not np.isfinite(slopes).all():
+            return False
+        return self._extend(x, var, replace(waiting, slope=waiting.lines(slopes)))
 
     def _bound(self, var: Var, call: Call) -> bool:
         """At least and at most a number: relu, clip, maximum and minimum."""
@@ -465,7 +673,7 @@ class _Blocker(ExprMutator):
                 return False
             low, high = (number, None) if name == "relax.maximum" else (None, number)
         waiting = self._take(x)
-        if waiting is None or not _same_dims(x.ty, var.ty):
+        if waiting is None or waiting.is_curved or not _same_dims(x.ty, var.ty):
             return False
         if not all(bound is None or _is_float32(bound) for bound in (low, high)):
             return False
@@ -533,6 +741,67 @@ class _Blocker(ExprMutator):
         inputs = (self._in_blocks(x), *settings)
         return self._define(var, kernel_call(name, inputs, _blocked(var.ty)))
 
+    def _transposed(self, var: Var, call: Call) -> bool:
+        """A transposed convolution whose windows do not overlap: each tap of the window is a
+        convolution of one pixel, whose results belong to pixels of their own."""
+        x, weight = call.args
+        attrs: Any = call.attrs
+        if (
+            not isinstance(x, Var)
+            or not _is_image(x.ty)
+            or not self._is_in_blocks(x)
+            or not isinstance(weight, Constant)
+            or weight.data.dtype != np.float32
+            or not weight.data.size
+            or not _has_area(x.ty)
+            or attrs["groups"] != 1
+            or any(attrs["padding"])
+            or any(attrs["output_padding"])
+            or tuple(attrs["strides"]) != weight.data.shape[2:]
+            or set(attrs["dilation"]) != {1}
+            or (attrs["data_layout"], attrs["kernel_layout"]) != ("NCHW", "IOHW")
+            or attrs["out_layout"] not in (None, "", "NCHW")
+            or attrs["out_dtype"] not in (None, "", "void", "float32")
+        ):
+            return False
+        from ..kernels import blocks
+
+        inputs, outputs, tall, wide = weight.data.shape
+        if tall * wide > _MOST_TAPS:
+            return False
+        are_few = outputs * tall * wide <= 2 * BLOCK
+        if are_few:
+            by_output = weight.data.transpose(1, 2, 3, 0).reshape(-1, inputs, 1, 1)
+            packed = blocks.pack_direct(by_output)
+        else:
+            by_tap = weight.data.transpose(2, 3, 1, 0).reshape(tall * wide, outputs, inputs, 1, 1)
+            packed = np.concatenate([blocks.pack_direct(tap) for tap in by_tap])
+        source = self._in_blocks(x)
+        assert source.ty.dims is not None
+        dims = [source.ty.dims[0], int_imm(len(packed)), *source.ty.dims[2:]]
+        settings = ((1, 1), (0, 0, 0, 0), (1, 1), 1)
+        return self._wait(
+            var,
+            _Convolution(
+                "nn.conv2d_blocks", source, Constant(packed), None, settings,
+                TensorType(dims, var.ty.dtype, var.ty.vdevice), outputs, taps=(tall, wide),
+                places=None if are_few else _blocked(var.ty),
+            ),
+        )  # fmt: skip
+
+    def _resize(self, var: Var, call: Call) -> bool:
+        """Along height and width."""
+        x, size = call.args
+        axes = [int(axis) % var.ty.ndim for axis in call.attrs["axes"]]
+        if var.ty.ndim != 4 or not set(axes) <= {2, 3} or not self._is_in_blocks(x):
+            return False
+        if _channels(x.ty) != _channels(var.ty):
+            return False
+        attrs = {**call.attrs, "axes": tuple(axes)}
+        assert isinstance(x, Var)
+        resized = Call(call.op, [self._in_blocks(x), size], attrs, call.ty_args, span=call.span)
+        return self._define(var, self.infer(resized))
+
     def _concat(self, var: Var, call: Call) -> bool:
         """Of whole blocks, but for the last ones."""
         (images,) = call.args
@@ -558,11 +827,18 @@ class _Blocker(ExprMutator):
         rank = x.ty.ndim
         if sorted(int(axis) % rank for axis in axes) != [2, 3][: rank - 2]:
             return False
-        if _channels(x.ty) % BLOCK:
+        keeps = bool(call.attrs["keepdims"])
+        if _channels(x.ty) % BLOCK and not (keeps and rank == 4):
             return False
         assert isinstance(x, Var)
-        mean = self.infer(op.mean(self._in_blocks(x), [2, 3], True))
-        if call.attrs["keepdims"]:
+        if not self._precise:
+            source = self._in_blocks(x)
+            dims = [*source.ty.dims[:2], int_imm(1), int_imm(1), int_imm(BLOCK)]
+            pixel = TensorType(dims, var.ty.dtype, var.ty.vdevice)
+            mean: Expr = kernel_call("nn.mean_blocks", (source,), pixel)
+        else:
+            mean = self.infer(op.mean(self._in_blocks(x), [2, 3], True))
+        if keeps and rank == 4:
             return self._define(var, mean)
         flat = op.reshape(self._emit(var.name, mean), var.ty.shape)
         self._emitted.append(VarBinding(var, self.infer(flat), self._span))
@@ -621,7 +897,23 @@ _RULES: Final[dict[str, Callable[[_Blocker, Var, Call], bool]]] = {
     "relax.nn.avg_pool2d": _Blocker._pool,
     "relax.concat": _Blocker._concat,
     "relax.mean": _Blocker._mean,
+    "relax.divide": _Blocker._divide,
+    "relax.nn.leakyrelu": _Blocker._leak,
+    "relax.nn.prelu": _Blocker._leak,
+    "relax.nn.conv2d_transpose": _Blocker._transposed,
+    "relax.image.resize": _Blocker._resize,
 }
+
+_FUNCTIONS: Final = {
+    "relax.nn.gelu": "gelu",
+    "relax.nn.gelu_tanh": "gelu_tanh",
+    "relax.nn.silu": "silu",
+    "relax.sigmoid": "sigmoid",
+    "relax.tanh": "tanh",
+}
+"""Functions that follow a convolution: operators, and their names in the kernels."""
+
+_RULES.update(dict.fromkeys(_FUNCTIONS, _Blocker._function))
 
 _ELEMENTWISE: Final = _ANYWHERE | {
     f"relax.{name}" for name in ("divide", "exp", "log", "power", "sqrt", "square", "rsqrt", "erf")
@@ -753,18 +1045,21 @@ def BlockConvolutions(*, precise: bool = False) -> Pass:
     channels, by the C kernels
     ``nn.conv2d_blocks``, ``nn.conv2d_depthwise_blocks`` and ``nn.conv2d_winograd_blocks``.
 
-    Factors and numbers to add for each channel, a residual and bounds (relu, clip, maximum,
-    minimum) that follow a convolution become part of its call.
-    Normalizations of a batch with constant parameters become windows of one pixel.  Elementwise
-    operators, pools, means over the pixels and concatenations of channels keep the layout; before
-    and after all others, images are reordered.
+    Factors and numbers to add for each channel, a residual, bounds (relu, clip, maximum, minimum),
+    slopes of negative numbers (leaky relu, prelu), then a function (gelu, silu, hard swish,
+    sigmoid, tanh), a factor and a number to add, that follow a convolution become part of its call.
+    Normalizations of a batch with constant parameters become windows of one pixel; transposed
+    convolutions whose windows do not overlap, convolutions of one pixel.  Elementwise operators,
+    pools, resizing, means over the pixels, products with them, and concatenations of channels keep
+    the layout; before and after all others, images are reordered.
 
     Weights are packed when this pass runs; those of 3 x 3 windows at stride 1 take four times the
     memory (Winograd's method).  Results are not the same bits as without the pass.
 
     Args:
         precise: leave out Winograd's method, whose results differ from sums of products by some
-            1e-5 of their root mean square, and factors in weights.
+            1e-5 of their root mean square, factors in weights, and functions that are not those of
+            numpy.
     """
 
     @function_pass(name="BlockConvolutions")

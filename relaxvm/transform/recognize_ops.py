@@ -10,7 +10,8 @@ import numpy as np
 
 from .. import dpl, op
 from ..dpl.pattern import DFPattern, is_const, is_op, wildcard
-from ..ir import Constant, Expr, Function, IntImm, IRModule, TensorType
+from ..ir import Constant, Expr, FloatImm, Function, IntImm, IRModule, TensorType
+from ..op.lowering import kernel_call
 from .pass_infra import Pass, PassContext, function_pass
 
 __all__ = ["RecognizeOps"]
@@ -71,6 +72,48 @@ def _gelu(form: int) -> _Recognized:
         return op.nn.gelu(found[x]) if fits and _number(found[half]) == 0.5 else None
 
     return _Recognized(pattern, make)
+
+
+def _hard_swish() -> _Recognized:
+    """``x * clip(x + 3, 0, 6) / 6``, with the sixth in three places, or ``x * clip(x / 6 + 1 / 2,
+    0, 1)``."""
+    x, offset, low, high, sixth, before = (
+        wildcard(), is_const(), wildcard(), wildcard(), is_const(), is_const()
+    )  # fmt: skip
+    scaled = _either("relax.multiply", x, before)
+    shifted = _either("relax.add", x | scaled, offset)
+    bounded = is_op("relax.minimum")(is_op("relax.maximum")(shifted, low), high)
+    gate = bounded | is_op("relax.clip")(shifted, low, high)
+    over, times = is_op("relax.divide")(gate, sixth), _either("relax.multiply", gate, sixth)
+    product = _either("relax.multiply", x, gate | over | times)
+    product_over = is_op("relax.divide")(product, sixth)
+    product_times = _either("relax.multiply", product, sixth)
+    pattern = product_over | product_times | product
+
+    def make(found: dict[DFPattern, Expr]) -> Any:
+        ty = found[x].ty
+        after = 1.0
+        if over in found or product_over in found:
+            after = 1 / _number(found[sixth])
+        elif times in found or product_times in found:
+            after = _number(found[sixth])
+        factor = _number(found[before]) if scaled in found else 1.0
+        numbers = [factor * after, _number(found[offset]) * after, _value(found[high]) * after]
+        fits = all(abs(a - b) <= _TOLERANCE for a, b in zip(numbers, (1 / 6, 0.5, 1), strict=True))
+        if not fits or _value(found[low]) != 0:
+            return None
+        if not isinstance(ty, TensorType) or ty.dtype != "float32" or ty.dims is None:
+            return None
+        if any(found[each].ty.ndim > ty.ndim for each in (offset, sixth, before) if each in found):
+            return None
+        return kernel_call("nn.apply", (found[x], "hard_swish"), ty)
+
+    return _Recognized(pattern, make)
+
+
+def _value(expr: Expr) -> float:
+    """A number, or the value of a constant with one element; NaN for others."""
+    return float(expr.value) if isinstance(expr, (IntImm, FloatImm)) else _number(expr)
 
 
 def _power() -> _Recognized:
@@ -225,6 +268,7 @@ _FLOATS: Final = frozenset(("float32", "float64"))
 
 RECOGNIZED: Final[tuple[Callable[[], _Recognized], ...]] = (
     _silu,
+    _hard_swish,
     lambda: _gelu(0),
     lambda: _gelu(1),
     lambda: _gelu(2),
@@ -239,9 +283,9 @@ RECOGNIZED: Final[tuple[Callable[[], _Recognized], ...]] = (
 
 
 def RecognizeOps() -> Pass:
-    """Replace formulas by the operators that they are: gelu, silu, layer normalization along the
-    last axis, and attention of float32, by heads; and second and third powers by products.  Axes
-    that are exchanged twice are exchanged once, or not at all.
+    """Replace formulas by what they are: gelu, silu, hard swish of float32, layer normalization
+    along the last axis, and attention of float32, by heads; and second and third powers by
+    products.  Axes that are exchanged twice are exchanged once, or not at all.
 
     Why: older ONNX models and decomposed programs of torch have only their parts, each of which
     would be computed apart.  Results differ by rounding.

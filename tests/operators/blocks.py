@@ -71,7 +71,7 @@ def averaged(x: Any, size: Any, strides: Any, padding: Any, dilation: Any, _ceil
     return pooled(planes, size, strides, dilation, lambda part: part.mean((2, 3)))
 
 
-def convolved(x: Any, w: Any, bias: Any, residual: Any, settings: Any, bounds: Any) -> Any:
+def convolved(x: Any, w: Any, bias: Any, residual: Any, settings: Any, rest: Any) -> Any:
     """The definition, of x[batch, channels, ...] and w[outputs, channels of a group, ...]."""
     strides, padding, dilation, groups = settings
     outputs, inputs = w.shape[:2]
@@ -84,21 +84,27 @@ def convolved(x: Any, w: Any, bias: Any, residual: Any, settings: Any, bounds: A
     out = np.stack([np.stack([found[r, c] for c in range(columns + 1)], -1)
                     for r in range(rows + 1)], 2)  # fmt: skip
     out = in_blocks(out + bias[:, None, None]) + residual
-    low, high = bounds
-    return np.clip(out, low, high)
+    low, high, slope, function, scale, shift = rest
+    out = np.clip(out, low, high)
+    if slope is not None:
+        out = np.where(out < 0, out * slope.reshape(1, -1, 1, 1, BLOCK), out)
+    if function is not None:
+        assert function == "relu"
+        out = np.maximum(out, 0)
+    return out * (1 if scale is None else scale) + (0 if shift is None else shift)
 
 
 def direct(x: Any, w: Any, bias: Any, residual: Any, strides: Any, padding: Any, dilation: Any,
-           groups: int, low: Any, high: Any) -> Any:  # fmt: skip
+           groups: int, *rest: Any) -> Any:  # fmt: skip
     plain = w.transpose(0, 5, 1, 4, 2, 3).reshape(
         w.shape[0] * BLOCK, w.shape[1] * BLOCK, *w.shape[2:4]
     )
     settings = (strides, padding, dilation, groups)
-    return convolved(in_planes(x), plain, bias, residual, settings, (low, high))
+    return convolved(in_planes(x), plain, bias, residual, settings, rest)
 
 
 def gathered(x: Any, w: Any, bias: Any, residual: Any, channels: Any, strides: Any, padding: Any,
-             dilation: Any, groups: int, low: Any, high: Any) -> Any:  # fmt: skip
+             dilation: Any, groups: int, *rest: Any) -> Any:  # fmt: skip
     dense = np.zeros((len(w) * BLOCK, x.shape[1] * BLOCK, *w.shape[2:4]), w.dtype)
     for block, places in enumerate(channels):
         for place, channel in enumerate(places):
@@ -107,24 +113,24 @@ def gathered(x: Any, w: Any, bias: Any, residual: Any, channels: Any, strides: A
             taps = w[block, place].transpose(2, 0, 1)
             dense[block * BLOCK : (block + 1) * BLOCK, channel] += taps
     settings = (strides, padding, dilation, groups)
-    return convolved(in_planes(x), dense, bias, residual, settings, (low, high))
+    return convolved(in_planes(x), dense, bias, residual, settings, rest)
 
 
 def depthwise(x: Any, w: Any, bias: Any, residual: Any, strides: Any, padding: Any, dilation: Any,
-              groups: int, low: Any, high: Any) -> Any:  # fmt: skip
+              groups: int, *rest: Any) -> Any:  # fmt: skip
     plain = w.transpose(0, 3, 1, 2).reshape(-1, 1, *w.shape[1:3])
     settings = (strides, padding, dilation, groups * len(plain))
-    return convolved(in_planes(x), plain, bias, residual, settings, (low, high))
+    return convolved(in_planes(x), plain, bias, residual, settings, rest)
 
 
 def winograd(x: Any, u: Any, bias: Any, residual: Any, strides: Any, padding: Any, dilation: Any,
-             groups: int, low: Any, high: Any) -> Any:  # fmt: skip
+             groups: int, *rest: Any) -> Any:  # fmt: skip
     """Of the windows that the transformed weights were made of."""
     back = np.array([[1, 0, 0, 0, 0, 0], [0, 1.5, 1.5, 0, 0, 0], [0, 0, 0, 0, 0, 1]])
     points = u.transpose(1, 4, 2, 3, 0).reshape(u.shape[1] * BLOCK, u.shape[2] * BLOCK, 6, 6)
     plain = np.rint((back @ points @ back.T).astype(np.float64)).astype(u.dtype)
     settings = (strides, padding, dilation, groups)
-    return convolved(in_planes(x), plain, bias, residual, settings, (low, high))
+    return convolved(in_planes(x), plain, bias, residual, settings, rest)
 
 
 kernel("nn.to_blocks", lambda draw: (integers(draw, 2, 19, 3, 2),), in_blocks, dtype="float32")
@@ -151,6 +157,7 @@ kernel(
     lambda draw: (
         integers(draw, 2, 2, 5, 6, 16), integers(draw, 2, 1, 3, 2, 16, 16), integers(draw, 32),
         integers(draw, 2, 2, 3, 6, 16), (2, 1), (1, 1, 1, 0), (1, 1), 2, -20.0, 30.0,
+        integers(draw, 32), None, 2.0, -3.0,
     ),
     direct,
     dtype="float32",
@@ -160,6 +167,7 @@ kernel(
     lambda draw: (
         integers(draw, 2, 2, 5, 6, 16), integers(draw, 2, 3, 3, 16), integers(draw, 32),
         integers(draw, 2, 2, 5, 6, 16), (1, 1), (1, 1, 1, 1), (1, 1), 1, -5.0, 6.0,
+        None, "relu", None, 1.0,
     ),
     depthwise,
     dtype="float32",
@@ -169,7 +177,7 @@ kernel(
     lambda draw: (
         integers(draw, 2, 2, 5, 6, 16), integers(draw, 3, 4, 3, 2, 16), integers(draw, 48),
         integers(draw, 2, 3, 3, 6, 16), np.array([[3, 31, 3, 0], [17, -1, 99, 2], [-1] * 4]),
-        (2, 1), (1, 1, 1, 0), (1, 1), 1, -20.0, 30.0,
+        (2, 1), (1, 1, 1, 0), (1, 1), 1, -20.0, 30.0, integers(draw, 48), "relu", 0.5, None,
     ),
     gathered,
     dtype="float32",
@@ -180,8 +188,23 @@ kernel(
         integers(draw, 1, 1, 7, 9, 16, below=2),
         pack_winograd(225 * integers(draw, 32, 16, 3, 3, below=2)),
         integers(draw, 32), integers(draw, 1, 2, 7, 9, 16), (1, 1), (1, 1, 1, 1), (1, 1), 1,
-        -1000.0, 2000.0,
+        -1000.0, 2000.0, integers(draw, 32), None, None, 2.0,
     ),
     winograd,
+    dtype="float32",
+)  # fmt: skip
+kernel(
+    "nn.mean_blocks",
+    lambda draw: (4 * integers(draw, 2, 3, 2, 2, 16),),
+    lambda x: x.sum((2, 3), keepdims=True) / 4,
+    dtype="float32",
+)
+kernel(
+    "nn.gate_blocks",
+    lambda draw: (
+        integers(draw, 2, 2, 3, 5, 16), integers(draw, 2, 2, 1, 1, 16),
+        integers(draw, 2, 2, 3, 5, 16),
+    ),
+    lambda x, gate, residual: x * gate + residual,
     dtype="float32",
 )  # fmt: skip

@@ -35,6 +35,7 @@ from ...ir.infer import infer_type, is_base_of
 from ...ir.parts import MOST_DIM_PARTS, parts_of
 from ...op.evaluate import evaluated
 from ...op.registry import CONSTRUCTORS
+from ...op.rules import broadcast_dim
 from ...registry import RESULT_PREFIX
 from .values import MOST_FOLDED, Kind, TensorKind, Value, as_expr, is_symbolic, normalized
 
@@ -277,6 +278,27 @@ class Emitter:
         if dims is None or any(a is not b for a, b in zip(dims, known, strict=True)):
             ty = TensorType(known, value.dtype)
             self.context.bind(value, self.context.builder.match_cast(self.expr(value), ty))
+
+    def with_known_dims(self, found: Var | Constant, *operands: Value) -> Var | Constant:
+        """The result of an elementwise operator whose shape is not known, as a value of the
+        dimensions that are, and symbolic variables for the others: of images, the number of
+        channels decides how what follows is computed."""
+        ty = found.ty
+        if not isinstance(ty, TensorType) or ty.dims is not None or ty.ndim < 3:
+            return found
+        shapes = [value.dims for value in operands]
+        if None in shapes or ty.dtype is None:
+            return found
+        dims: list[Any] = [int_imm(1)] * ty.ndim
+        for shape in shapes:
+            for i, dim in enumerate(reversed(shape or ()), 1):
+                dims[-i] = None if dims[-i] is None else broadcast_dim(dims[-i], dim)
+        if not any(isinstance(dim, IntImm) and dim.value != 1 for dim in dims):
+            return found
+        name = identifier(self.hint)
+        dims = [Var(f"{name}_{i}", "int64") if d is None else d for i, d in enumerate(dims)]
+        known: Var = self.context.builder.match_cast(found, TensorType(dims, ty.dtype), name)
+        return known
 
     def with_short_dims(self, value: Value) -> Value:
         """The value, with new symbolic variables for dimensions whose expressions are long: where a

@@ -112,7 +112,7 @@ _BINARY: Final[dict[str, tuple[str, Callable[..., Any] | None]]] = {
 
 def _binary(name: str, target: str, fold: Callable[..., Any] | None) -> None:
     def convert(g: Graph, a: Value, b: Value) -> Expr:
-        return g.op(target, a, b)
+        return g.with_known_dims(g.op(target, a, b), a, b)
 
     def old(g: Graph, a: Value, b: Value, *, axis: int = -1, broadcast: int = 0) -> Expr:
         return g.op(target, a, _aligned(g, a, b, axis) if broadcast else b)

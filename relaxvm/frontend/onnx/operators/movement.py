@@ -165,7 +165,18 @@ def concat(g: Graph, *xs: Value, axis: int) -> Any:
     """R.concat."""
     if len(xs) == 1:
         return xs[0]
-    return g.op("concat", list(xs), axis)
+    found = g.op("concat", list(xs), axis)
+    ty: Any = found.ty
+    shapes = [x.dims for x in xs]
+    if ty.dims is not None or ty.dtype is None or None in shapes or ty.ndim < 3:
+        return found
+    # Lengths that are not known to be equal: where they are not, the program raises an error.
+    dims = list(shapes[0] or ())
+    lengths = [length for shape in shapes if isinstance(length := (shape or ())[axis], IntImm)]
+    if len(lengths) < len(xs):
+        return found
+    dims[axis] = int_imm(sum(length.value for length in lengths))
+    return g.context.builder.match_cast(found, TensorType(dims, ty.dtype))
 
 
 def _of_length(g: Graph, x: Value, axis: int, length: Any, sizes: list[int]) -> Value:

@@ -1,4 +1,5 @@
-/* Images in blocks of channels (blocks.h): reordering to and from planes, and pools.  Other transposes. */
+/* Images in blocks of channels (blocks.h): reordering to and from planes, pools, means and gates.  Other
+ * transposes. */
 #include "blocks.h"
 #include "pieces.h"
 
@@ -304,6 +305,109 @@ static int pool(const RvmKernelCall *call, RvmPiece piece) {
 static int max_pool(const RvmKernelCall *call) { return pool(call, max_of_rows); }
 static int avg_pool(const RvmKernelCall *call) { return pool(call, mean_of_rows); }
 
+/* ---- means and gates ----------------------------------------------------------------------------- */
+static int is_image(const RvmBuffer *x) {
+    return x->ndim == 5 && x->dims[4] == RVM_BLOCK && x->dtype == RVM_DTYPE_F32 && rvm_is_contiguous(x) &&
+           rvm_length(x) > 0;
+}
+
+/* x[image, block, 1, 1, 16] for an image of these dimensions. */
+static int is_pixel_of(const RvmBuffer *x, const RvmBuffer *image) {
+    return is_image(x) && x->dims[0] == image->dims[0] && x->dims[1] == image->dims[1] && x->dims[2] == 1 &&
+           x->dims[3] == 1;
+}
+
+typedef struct {
+    const float *x, *gate, *residual;
+    float *out;
+    int64_t rows, columns;
+    RvmGrid grid; /* blocks of all images, and rows */
+} Pixels;
+
+#define MEAN_SUMS 4
+
+/* The sums of rows, each by sums of every fourth pixel, are added up. */
+static int mean_of_blocks(const RvmKernelCall *call, void *work, int64_t piece, int thread) {
+    const Pixels *p = (const Pixels *)work;
+    RvmPart part = rvm_part(&p->grid, piece);
+    const vf count = rvm_all((float)(p->rows * p->columns));
+    (void)thread;
+    for (int64_t n = part.outer; n < part.outer_end; n++) {
+        vf total[RVM_LINE_VECTORS];
+        for (int v = 0; v < RVM_LINE_VECTORS; v++) total[v] = rvm_all(0);
+        for (int64_t y = 0; y < p->rows; y++) {
+            const float *row = p->x + (n * p->rows + y) * p->columns * RVM_BLOCK;
+            for (int v = 0; v < RVM_LINE_VECTORS; v++) {
+                vf sum[MEAN_SUMS];
+                for (int i = 0; i < MEAN_SUMS; i++) sum[i] = rvm_all(0);
+                int64_t at = 0;
+                for (; at + MEAN_SUMS <= p->columns; at += MEAN_SUMS)
+#pragma GCC unroll 4
+                    for (int i = 0; i < MEAN_SUMS; i++)
+                        sum[i] += rvm_load(row + (at + i) * RVM_BLOCK + v * RVM_LANES);
+                for (; at < p->columns; at++) sum[0] += rvm_load(row + at * RVM_BLOCK + v * RVM_LANES);
+                total[v] += (sum[0] + sum[1]) + (sum[2] + sum[3]);
+            }
+            if (rvm_must_stop(call, (p->columns + 1) * RVM_BLOCK * 16)) return RVM_FAILED;
+        }
+        for (int v = 0; v < RVM_LINE_VECTORS; v++)
+            rvm_store(p->out + n * RVM_BLOCK + v * RVM_LANES, total[v] / count);
+    }
+    return RVM_OK;
+}
+
+static int mean(const RvmKernelCall *call) {
+    const RvmBuffer *x = call->buffers, *out = x + 1;
+    if (!is_image(x) || !is_pixel_of(out, x) || !rvm_is_input(x, out)) return RVM_ASK_REFERENCE;
+    Pixels p = {.x = (const float *)x->data, .out = (float *)out->data, .rows = x->dims[2], .columns = x->dims[3]};
+    p.grid = rvm_divide(call, rvm_time_for(0, rvm_length(x) * 4), x->dims[0] * x->dims[1], 1);
+    return rvm_run_grid(call, &p.grid, mean_of_blocks, &p);
+}
+
+static int gate_rows(const RvmKernelCall *call, void *work, int64_t piece, int thread) {
+    const Pixels *p = (const Pixels *)work;
+    RvmPart part = rvm_part(&p->grid, piece);
+    int64_t row = p->columns * RVM_BLOCK;
+    (void)thread;
+    for (int64_t n = part.outer; n < part.outer_end; n++)
+        for (int64_t y = part.inner; y < part.inner_end; y++) {
+            int64_t at = (n * p->rows + y) * row;
+            for (int lane = 0; lane < RVM_BLOCK; lane += RVM_LANES) {
+                vf gate = rvm_load(p->gate + n * RVM_BLOCK + lane);
+                for (int64_t i = at + lane; i < at + row; i += RVM_BLOCK) {
+                    vf v = rvm_load(p->x + i) * gate;
+                    if (p->residual) v += rvm_load(p->residual + i);
+                    rvm_store(p->out + i, v);
+                }
+            }
+            if (rvm_must_stop(call, row * 32)) return RVM_FAILED;
+        }
+    return RVM_OK;
+}
+
+/* Operands that are the result's memory are taken: each element is read before it is written. */
+static int gate(const RvmKernelCall *call) {
+    const RvmBuffer *x = call->buffers, *of = x + 1, *residual = x + 2, *out = x + 3;
+    if (!is_image(x) || !is_image(out) || !rvm_same_shape(x, out) || !is_pixel_of(of, x) ||
+        !rvm_is_input(of, out) || (x->data != out->data && !rvm_no_overlap(x, out)))
+        return RVM_ASK_REFERENCE;
+    if (!(residual->flags & RVM_ABSENT) &&
+        (!is_image(residual) || !rvm_same_shape(residual, out) ||
+         (residual->data != out->data && !rvm_no_overlap(residual, out))))
+        return RVM_ASK_REFERENCE;
+    Pixels p = {.x = (const float *)x->data,
+                .gate = (const float *)of->data,
+                .residual = (const float *)residual->data,
+                .out = (float *)out->data,
+                .rows = x->dims[2],
+                .columns = x->dims[3]};
+    p.grid = rvm_divide(call, rvm_time_for(0, rvm_length(x) * 8), x->dims[0] * x->dims[1], p.rows);
+    return rvm_run_grid(call, &p.grid, gate_rows, &p);
+}
+
+static const RvmArgument gate_arguments[] = {RVM_BUFFER(TENSOR), RVM_BUFFER(TENSOR),
+                                             RVM_BUFFER(TENSOR_OR_NONE), RVM_BUFFER(OUT)};
+
 static const RvmArgument reorder_arguments[] = {RVM_BUFFER(TENSOR), RVM_BUFFER(OUT)};
 
 static const RvmArgument permute_arguments[] = {
@@ -340,6 +444,8 @@ const RvmImplementation RVM_NAME(rvm_blocks)[] = {
     OF_BLOCKS(from_blocks, "from_blocks", reorder_arguments, 0),
     OF_BLOCKS(max_pool, "max_pool2d_blocks", max_pool_arguments, 0),
     OF_BLOCKS(avg_pool, "avg_pool2d_blocks", avg_pool_arguments, RVM_SUM_ULP),
+    OF_BLOCKS(mean, "mean_blocks", reorder_arguments, RVM_SUM_ULP),
+    OF_BLOCKS(gate, "gate_blocks", gate_arguments, RVM_SUM_ULP),
     {.name = "blocks.transpose", .kernel = "permute_dims", .run = transpose,
      RVM_ARGUMENTS(permute_arguments),
      .dtypes = RVM_DTYPE_BIT(RVM_DTYPE_F32) | RVM_DTYPE_BIT(RVM_DTYPE_I32) |

@@ -12,6 +12,7 @@
 #include <math.h>
 
 #include "../buffers.h"
+#include "math.h"
 #include "vector.h"
 
 #define RVM_BLOCK 16
@@ -56,13 +57,45 @@ static inline int rvm_must_stop(const RvmKernelCall *call, int64_t work) {
 #define RVM_TILE_BLOCKS 1
 #endif
 
-/* What happens to a sum before it is stored: addition of a residual, then bounds. */
+/* What happens to a sum.  Before it is stored: addition of a residual, then bounds.  To the results of a
+ * tile, while they are in the cache: negative ones are multiplied by the slope of their channel, then there
+ * is a function, then a factor and a number to add. */
 typedef struct {
-    float low, high; /* -inf and inf for none */
+    float low, high;     /* -inf and inf for none */
+    const float *slope;  /* of all channels; NULL for none */
+    int64_t function;    /* RVM_NO_INT for none */
+    float scale, shift;
+    int is_scaled;
+    int is_more;         /* whether anything comes after the bounds */
 } RvmEpilogue;
+
+#define RVM_NO_EPILOGUE {-INFINITY, INFINITY, NULL, RVM_NO_INT, 1, 0, 0, 0}
+/* Work of what comes after the bounds, for a line, in the unit of rvm_must_stop. */
+#define RVM_FINISH_WORK 1024
 
 static inline vf rvm_bounded(vf v, const RvmEpilogue *e) {
     return rvm_at_most(rvm_all(e->high), rvm_at_least(rvm_all(e->low), v));
+}
+
+/* What comes after the bounds, of lines of the block of channels that begins at `channel`. */
+static __attribute__((noinline, unused)) void rvm_finish(const RvmEpilogue *e, int64_t channel, float *at,
+                                                            int64_t lines) {
+    int64_t count = lines * RVM_BLOCK;
+    if (e->slope) {
+        for (int lane = 0; lane < RVM_BLOCK; lane += RVM_LANES) {
+            vf slope = rvm_load(e->slope + channel + lane);
+            for (int64_t i = lane; i < count; i += RVM_BLOCK) {
+                vf v = rvm_load(at + i);
+                vi is_negative = v < rvm_all(0);
+                rvm_store(at + i, (vf)(((vi)(v * slope) & is_negative) | ((vi)v & ~is_negative)));
+            }
+        }
+    }
+    if (e->function != RVM_NO_INT) rvm_apply(e->function, at, count);
+    if (e->is_scaled) {
+        vf scale = rvm_all(e->scale), shift = rvm_all(e->shift);
+        for (int64_t i = 0; i < count; i += RVM_LANES) rvm_store(at + i, rvm_fma(rvm_load(at + i), scale, shift));
+    }
 }
 
 /* A product of lines: for each of `pixels` pixels p, and each of `blocks` blocks b of 16 outputs,
@@ -70,14 +103,18 @@ static inline vf rvm_bounded(vf v, const RvmEpilogue *e) {
  *   out[b][p][o] = bias[b][o] + sum over terms t and channels q of
  *                  x[terms[t] + p * x_step + q] * weight[b][t][q][o]  (+ residual[b][p][o]), bounded
  *
- * x_step and offsets are in floats.  A term has `channels` channels: 16, or 1 for planes of pixels. */
+ * x_step and offsets are in floats.  A term has `channels` channels: 16, or 1 for planes of pixels.  Of the
+ * terms from `whole` on, those of the last block, only the first `left` channels, a multiple of
+ * RVM_QUAD, have weights other than 0. */
 typedef struct {
     const float *x, *weight, *bias, *residual; /* bias and residual may be NULL */
     float *out;
     const int64_t *terms;
     int64_t count;                   /* of terms */
+    int64_t whole, left;
     int64_t x_step;                  /* floats from one pixel to the next, where it is no constant */
     int64_t weight_block, out_block; /* floats from one block of outputs to the next */
+    int64_t channel;                 /* the first one of the first block of outputs */
     RvmEpilogue epilogue;
     const RvmKernelCall *call;
 } RvmLines;
@@ -98,23 +135,27 @@ static inline __attribute__((always_inline)) void rvm_lines(const RvmLines *l, i
         }
     for (int64_t t = 0; t < l->count; t++) {
         const float *line = x + l->terms[t];
+        int64_t used = channels == 1 || t < l->whole ? channels : l->left;
+        for (int64_t quad = 0; quad < used; quad += RVM_QUAD) {
 #pragma GCC unroll 4
-        for (int q = 0; q < channels; q++) {
-            vf weight[RVM_TILE_BLOCKS * RVM_LINE_VECTORS];
+            for (int q = 0; q < (channels < RVM_QUAD ? channels : RVM_QUAD); q++) {
+                vf weight[RVM_TILE_BLOCKS * RVM_LINE_VECTORS];
 #pragma GCC unroll 8
-            for (int b = 0; b < blocks; b++)
+                for (int b = 0; b < blocks; b++)
 #pragma GCC unroll 8
-                for (int v = 0; v < nv; v++)
-                    weight[b * nv + v] = rvm_load(w + b * l->weight_block + v * RVM_LANES);
+                    for (int v = 0; v < nv; v++)
+                        weight[b * nv + v] = rvm_load(w + b * l->weight_block + v * RVM_LANES);
 #pragma GCC unroll 16
-            for (int p = 0; p < pixels; p++) {
-                vf value = rvm_all(line[p * x_step + q]);
+                for (int p = 0; p < pixels; p++) {
+                    vf value = rvm_all(line[p * x_step + quad + q]);
 #pragma GCC unroll 8
-                for (int v = 0; v < blocks * nv; v++)
-                    sum[p][v] = rvm_fma(value, weight[v], sum[p][v]);
+                    for (int v = 0; v < blocks * nv; v++)
+                        sum[p][v] = rvm_fma(value, weight[v], sum[p][v]);
+                }
+                w += RVM_BLOCK;
             }
-            w += RVM_BLOCK;
         }
+        w += (channels - used) * RVM_BLOCK;
     }
 #pragma GCC unroll 8
     for (int b = 0; b < blocks; b++)
@@ -127,6 +168,10 @@ static inline __attribute__((always_inline)) void rvm_lines(const RvmLines *l, i
                 if (l->residual) result += rvm_load(l->residual + at);
                 rvm_store(l->out + at, rvm_bounded(result, &l->epilogue));
             }
+    if (l->epilogue.is_more)
+        for (int b = 0; b < blocks; b++)
+            rvm_finish(&l->epilogue, l->channel + b * RVM_BLOCK, l->out + b * l->out_block + pixel * RVM_BLOCK,
+                       pixels);
 }
 
 /* Products of 1 to RVM_TILE_PIXELS pixels from one on. */
@@ -172,6 +217,24 @@ typedef void (*RvmLinesTile)(const RvmLines *, int64_t pixel);
         {RVM_EACH_PIXELS(RVM_TILE_ENTRY, name, 1, channels, step)}};
 #endif
 
+/* How many channels of the last block of inputs, a multiple of RVM_QUAD, some block of outputs has weights
+ * other than 0 of: weights of `blocks` such blocks, `block_floats` apart, and `taps` taps. */
+static inline int64_t rvm_used_channels(const float *weight, int64_t blocks, int64_t block_floats, int64_t taps) {
+    int64_t used = RVM_QUAD;
+    for (int64_t b = 0; b < blocks; b++)
+        for (int64_t t = 0; t < taps; t++) {
+            const float *lines = weight + b * block_floats + t * RVM_BLOCK * RVM_BLOCK;
+            for (int64_t q = RVM_BLOCK - 1; q >= used; q--)
+                for (int o = 0; o < RVM_BLOCK; o++)
+                    if (lines[q * RVM_BLOCK + o] != 0) {
+                        used = (q + RVM_QUAD) / RVM_QUAD * RVM_QUAD;
+                        break;
+                    }
+            if (used == RVM_BLOCK) return used;
+        }
+    return used;
+}
+
 /* Run tiles over `pixels` pixels, divided evenly: 49 are 13, 12, 12, 12 and not 14, 14, 14, 7.  Return
  * whether the call has to stop. */
 static inline int rvm_run_tiles(const RvmLinesTile *tiles, RvmLines *l, int64_t first, int64_t pixels) {
@@ -179,7 +242,8 @@ static inline int rvm_run_tiles(const RvmLinesTile *tiles, RvmLines *l, int64_t 
     for (int64_t part = 0; part < parts; part++) {
         int64_t from = pixels * part / parts, to = pixels * (part + 1) / parts;
         tiles[to - from - 1](l, first + from);
-        if (rvm_must_stop(l->call, l->weight_block * (to - from))) return 1;
+        int64_t more = l->epilogue.is_more ? RVM_FINISH_WORK * RVM_TILE_BLOCKS : 0;
+        if (rvm_must_stop(l->call, (l->weight_block + more) * (to - from))) return 1;
     }
     return 0;
 }

@@ -41,6 +41,8 @@ typedef struct {
     RvmInts strides, padding, dilation;
     int64_t groups;
     RvmReal low, high;
+    int64_t function;
+    RvmReal scale, shift;
 } ConvParams;
 
 /* A convolution, checked. */
@@ -64,7 +66,7 @@ static int is_block_of(const RvmBuffer *x, int ndim) {
            rvm_length(x) > 0;
 }
 
-static int get_bound(const RvmReal *bound, float without, float *to) {
+static int get_number(const RvmReal *bound, float without, float *to) {
     RvmNumber number;
     *to = without;
     if (!bound->is_given) return 1;
@@ -92,6 +94,23 @@ static void swap(int64_t *a, int64_t *b) {
     *b = kept;
 }
 
+/* What follows the sums; `out` is checked. */
+static int get_epilogue(const RvmKernelCall *call, const ConvParams *p, RvmEpilogue *e) {
+    const RvmBuffer *out = call->buffers + call->count - 1, *slope = out - 1;
+    if (!get_number(&p->low, -INFINITY, &e->low) || !get_number(&p->high, INFINITY, &e->high) ||
+        !get_number(&p->scale, 1, &e->scale) || !get_number(&p->shift, 0, &e->shift))
+        return 0;
+    if (!(slope->flags & RVM_ABSENT) &&
+        (!is_block_of(slope, 1) || slope->dims[0] / RVM_BLOCK != out->dims[1] ||
+         slope->dims[0] % RVM_BLOCK || !rvm_is_input(slope, out)))
+        return 0;
+    e->slope = (const float *)slope->data;
+    e->function = p->function;
+    e->is_scaled = p->scale.is_given || p->shift.is_given;
+    e->is_more = e->slope || e->function != RVM_NO_INT || e->is_scaled;
+    return 1;
+}
+
 /* The parts that all methods have: parameters, and the image and its result of `inputs` and `outputs`
  * blocks (or planes) in all. */
 static int get_conv(const RvmKernelCall *call, int64_t tall, int64_t wide, Conv *c) {
@@ -102,8 +121,7 @@ static int get_conv(const RvmKernelCall *call, int64_t tall, int64_t wide, Conv 
     if (!is_block_of(out, 5) || out->dims[4] != RVM_BLOCK || p->strides.count != 2 ||
         p->padding.count != 4 || p->dilation.count != 2 || p->groups < 1 ||
         x->dims[0] != out->dims[0] || !rvm_is_input(x, out) || !rvm_is_input(weight, out) ||
-        !get_bound(&p->low, -INFINITY, &c->epilogue.low) ||
-        !get_bound(&p->high, INFINITY, &c->epilogue.high))
+        !get_epilogue(call, p, &c->epilogue))
         return 0;
     if (!(bias->flags & RVM_ABSENT) &&
         (!is_block_of(bias, 1) || bias->dims[0] / RVM_BLOCK != out->dims[1] ||
@@ -159,7 +177,7 @@ static int64_t conv_time(const Conv *c, int64_t terms) {
 /* ---- direct -------------------------------------------------------------------------------------- */
 /* x[image, block, row, column, 16], weight[block of outputs, block of inputs, row, column, 16, 16] */
 static int get_direct(const RvmKernelCall *call, Conv *c) {
-    const RvmBuffer *x = call->buffers, *weight = x + 1, *out = x + 4;
+    const RvmBuffer *x = call->buffers, *weight = x + 1, *out = x + 5;
     if (!is_block_of(x, 5) || x->dims[4] != RVM_BLOCK || !is_block_of(weight, 6) ||
         weight->dims[4] != RVM_BLOCK || weight->dims[5] != RVM_BLOCK ||
         !get_conv(call, weight->dims[2], weight->dims[3], c) || out->dims[1] != weight->dims[0] ||
@@ -172,7 +190,7 @@ static int get_direct(const RvmKernelCall *call, Conv *c) {
 
 /* x[image, plane, row, column], weight[block of outputs, plane, row, column, 16] */
 static int get_planes(const RvmKernelCall *call, Conv *c) {
-    const RvmBuffer *x = call->buffers, *weight = x + 1, *out = x + 4;
+    const RvmBuffer *x = call->buffers, *weight = x + 1, *out = x + 5;
     if (!is_block_of(x, 4) || !is_block_of(weight, 5) || weight->dims[4] != RVM_BLOCK ||
         !get_conv(call, weight->dims[2], weight->dims[3], c) || c->groups != 1 ||
         out->dims[1] != weight->dims[0] || x->dims[1] != weight->dims[1])
@@ -291,6 +309,7 @@ static int run_row(const Direct *d, RvmLines *l, int64_t row, int64_t tile) {
     }
     l->weight = c->weight + output * l->weight_block;
     l->bias = c->bias ? c->bias + output * RVM_BLOCK : NULL;
+    l->channel = output * RVM_BLOCK;
     l->out = c->out + at;
     l->residual = c->residual ? c->residual + at : NULL;
     return rvm_run_tiles(d->tiles[blocks - 1], l, pixel, pixels);
@@ -325,6 +344,7 @@ static int run_direct(const RvmKernelCall *call, const Conv *c, int item,
                 .tiles = tiles,
                 .lines = {.terms = offsets,
                           .count = terms,
+                          .whole = terms,
                           .x_step = c->stride_x * item,
                           .weight_block = terms * item * RVM_BLOCK,
                           .out_block = c->rows * c->columns * RVM_BLOCK,
@@ -335,6 +355,11 @@ static int run_direct(const RvmKernelCall *call, const Conv *c, int item,
                 .rows = c->rows,
                 .columns = c->columns,
                 .are_pixels = taps == 1 && c->stride_x == 1 && c->stride_y == 1};
+    if (item == RVM_BLOCK) {
+        int64_t last = (c->inputs - 1) * taps, matrix = RVM_BLOCK * RVM_BLOCK;
+        d.lines.left = rvm_used_channels(c->weight + last * matrix, c->outputs * c->groups, terms * matrix, taps);
+        if (d.lines.left < RVM_BLOCK) d.lines.whole = last;
+    }
     if (d.are_pixels) d.rows = (c->rows * c->columns + PIXEL_RUN - 1) / PIXEL_RUN;
     d.is_row_by_row = d.are_pixels || d.lines.weight_block * c->outputs * 4 <= CACHED_WEIGHTS;
     /* Without padding all images are at once. */
@@ -377,7 +402,7 @@ static int planes(const RvmKernelCall *call) {
  * channels[block of outputs, place], says which input channel is at a place: of the first `count` places,
  * until one is negative. */
 static int get_gathered(const RvmKernelCall *call, Conv *c) {
-    const RvmBuffer *x = call->buffers, *weight = x + 1, *channels = x + 4, *out = x + 5;
+    const RvmBuffer *x = call->buffers, *weight = x + 1, *channels = x + 4, *out = x + 6;
     if (!is_block_of(x, 5) || x->dims[4] != RVM_BLOCK || !is_block_of(weight, 5) ||
         weight->dims[4] != RVM_BLOCK || !get_conv(call, weight->dims[2], weight->dims[3], c) ||
         c->groups != 1 || out->dims[1] != weight->dims[0] || channels->ndim != 2 ||
@@ -453,6 +478,7 @@ static int run_gathered(const RvmKernelCall *call, void *work, int64_t piece, in
             l.weight = c->weight + o * g->most * RVM_BLOCK;
             l.weight_block = l.count * RVM_BLOCK;
             l.bias = c->bias ? c->bias + o * RVM_BLOCK : NULL;
+            l.channel = o * RVM_BLOCK;
             l.x = g->x + n * g->image_floats + y * g->row_floats;
             l.out = c->out + at;
             l.residual = c->residual ? c->residual + at : NULL;
@@ -477,7 +503,7 @@ static int gathered(const RvmKernelCall *call) {
     int are_pixels = c.tall == 1 && c.wide == 1 && c.stride_x == 1 && c.stride_y == 1 && !padded;
     Gathered g = {.c = &c,
                   .tiles = step == RVM_BLOCK ? next_channel : strided_channel,
-                  .lines = {.x_step = step, .epilogue = c.epilogue},
+                  .lines = {.whole = INT64_MAX, .x_step = step, .epilogue = c.epilogue},
                   .x = c.x,
                   .terms = terms,
                   .most = most,
@@ -504,7 +530,7 @@ static int gathered(const RvmKernelCall *call) {
 /* ---- depthwise ----------------------------------------------------------------------------------- */
 /* x[image, block, row, column, 16], weight[block, row, column, 16] */
 static int get_depthwise(const RvmKernelCall *call, Conv *c) {
-    const RvmBuffer *x = call->buffers, *weight = x + 1, *out = x + 4;
+    const RvmBuffer *x = call->buffers, *weight = x + 1, *out = x + 5;
     if (!is_block_of(x, 5) || x->dims[4] != RVM_BLOCK || !is_block_of(weight, 4) ||
         weight->dims[3] != RVM_BLOCK || !get_conv(call, weight->dims[1], weight->dims[2], c) ||
         weight->dims[0] != x->dims[1] || x->dims[1] != out->dims[1] || c->groups != 1)
@@ -607,7 +633,7 @@ static void tap_by_tap(const Conv *c, const float *x, const float *weight, int64
 }
 
 static int depthwise_row(const RvmKernelCall *call, const Conv *c, const SlideCall *slides,
-                         const float *x, const float *weight,
+                         const float *x, const float *weight, int64_t channel,
                          const float *bias, int64_t y, const float *residual, float *out) {
     int64_t first = y * c->stride_y - c->top, above = 0, taps = c->tall;
     while (above < c->tall && first + above * c->dilation_y < 0) above++;
@@ -645,7 +671,9 @@ static int depthwise_row(const RvmKernelCall *call, const Conv *c, const SlideCa
         p += count;
         if (rvm_must_stop(call, c->tall * c->wide * count * RVM_BLOCK * 4)) return 1;
     }
-    return 0;
+    if (!c->epilogue.is_more) return 0;
+    rvm_finish(&c->epilogue, channel, out, c->columns);
+    return rvm_must_stop(call, c->columns * RVM_FINISH_WORK);
 }
 
 /* Whether each block is copied with its padding: then all windows are whole.  Of wide images the windows
@@ -702,7 +730,7 @@ static int run_depthwise(const RvmKernelCall *call, void *work, int64_t piece, i
         for (int64_t y = copy ? 0 : part.inner; y < last; y++) {
             int64_t at = (i * c->rows + y) * line;
             if (depthwise_row(call, &block, slide_of(c), x, c->weight + channels * taps,
-                              c->bias ? c->bias + channels : NULL, y,
+                              channels, c->bias ? c->bias + channels : NULL, y,
                               c->residual ? c->residual + at : NULL, c->out + at))
                 return RVM_FAILED;
         }
@@ -730,7 +758,7 @@ static int depthwise(const RvmKernelCall *call) {
 
 /* x[image, block, row, column, 16], weight[36, block of outputs, block of inputs, 16, 16] */
 static int get_winograd(const RvmKernelCall *call, Conv *c) {
-    const RvmBuffer *x = call->buffers, *weight = x + 1, *out = x + 4;
+    const RvmBuffer *x = call->buffers, *weight = x + 1, *out = x + 5;
     if (!is_block_of(x, 5) || x->dims[4] != RVM_BLOCK || !is_block_of(weight, 5) ||
         weight->dims[0] != PLANES || weight->dims[3] != RVM_BLOCK || weight->dims[4] != RVM_BLOCK ||
         !get_conv(call, 3, 3, c) || out->dims[1] != weight->dims[1] || x->dims[1] != weight->dims[2] ||
@@ -896,6 +924,10 @@ static void transform_tile_back(const Conv *c, Tile tile, int64_t block, const f
             }
         }
     }
+    if (!c->epilogue.is_more) return;
+    for (int i = 0; i < rows; i++)
+        rvm_finish(&c->epilogue, block * RVM_BLOCK,
+                   c->out + image + ((tile.row + i) * c->columns + tile.column) * RVM_BLOCK, columns);
 }
 
 /* A part of the tiles on its way. */
@@ -904,6 +936,7 @@ typedef struct {
     int64_t first, tiles;
     int64_t v_plane, m_plane; /* floats */
     int64_t *terms;
+    int64_t left;             /* channels of the last block of inputs */
     float *v, *m;
     RvmGrid grid;             /* of the step that is under way */
 } Step;
@@ -928,9 +961,11 @@ static int multiply(const RvmKernelCall *call, void *work, int64_t piece, int th
     int64_t weight_block = c->inputs * RVM_BLOCK * RVM_BLOCK;
     RvmLines l = {.terms = s->terms,
                   .count = c->inputs,
+                  .whole = s->left < RVM_BLOCK ? c->inputs - 1 : c->inputs,
+                  .left = s->left,
                   .weight_block = weight_block,
                   .out_block = s->tiles * RVM_BLOCK,
-                  .epilogue = {-INFINITY, INFINITY},
+                  .epilogue = RVM_NO_EPILOGUE,
                   .call = call};
     (void)thread;
     for (int64_t z = part.outer; z < part.outer_end; z++) {
@@ -960,12 +995,14 @@ static int transform_back_to_images(const RvmKernelCall *call, void *work, int64
 }
 
 /* All steps of the tiles `first` to `last`, on `call`'s threads. */
-static int run_part(const RvmKernelCall *call, const Conv *c, int64_t first, int64_t last, char *workspace) {
+static int run_part(const RvmKernelCall *call, const Conv *c, int64_t first, int64_t last, int64_t left,
+                    char *workspace) {
     int64_t tiles = last - first, blocks = c->inputs + c->outputs;
     int64_t time = winograd_time(c, tiles), lines = rvm_time_for(0, tiles * PLANES * LINE_BYTES * 2);
     Step s = {.c = c,
               .first = first,
               .tiles = tiles,
+              .left = left,
               .v_plane = plane_floats(c->inputs, tiles),
               .m_plane = plane_floats(c->outputs, tiles)};
     s.terms = (int64_t *)rvm_take(&workspace, c->inputs * 8);
@@ -983,6 +1020,7 @@ static int run_part(const RvmKernelCall *call, const Conv *c, int64_t first, int
 typedef struct {
     const Conv *c;
     const Plan *plan;
+    int64_t left;
     char *workspace;
 } Winograd;
 
@@ -991,7 +1029,7 @@ static int run_part_alone(const RvmKernelCall *call, void *work, int64_t piece, 
     const Plan *p = w->plan;
     RvmKernelCall own = *call;
     if (p->are_alone) own.threads = 1;
-    return run_part(&own, w->c, p->tiles * piece / p->parts, p->tiles * (piece + 1) / p->parts,
+    return run_part(&own, w->c, p->tiles * piece / p->parts, p->tiles * (piece + 1) / p->parts, w->left,
                     w->workspace + thread * part_bytes(w->c, p->at_once));
 }
 
@@ -1000,7 +1038,9 @@ static int winograd(const RvmKernelCall *call) {
     if (!get_winograd(call, &c)) return RVM_ASK_REFERENCE;
     char *workspace = call->workspace;
     Plan plan = plan_of(call, &c);
-    Winograd w = {&c, &plan, rvm_take(&workspace, 0)};
+    int64_t matrix = RVM_BLOCK * RVM_BLOCK, block = c.inputs * matrix;
+    Winograd w = {&c, &plan, rvm_used_channels(c.weight + block - matrix, PLANES * c.outputs, block, 1),
+                  rvm_take(&workspace, 0)};
     return rvm_run_grid(call, &plan.grid, run_part_alone, &w);
 }
 
@@ -1015,6 +1055,10 @@ static const RvmArgument conv_arguments[] = {
     RVM_FIELD(INT, ConvParams, groups),
     RVM_FIELD(REAL_OR_NONE, ConvParams, low),
     RVM_FIELD(REAL_OR_NONE, ConvParams, high),
+    RVM_BUFFER(TENSOR_OR_NONE),
+    RVM_FIELD_OF(rvm_functions, CHOICE_OR_NONE, ConvParams, function),
+    RVM_FIELD(REAL_OR_NONE, ConvParams, scale),
+    RVM_FIELD(REAL_OR_NONE, ConvParams, shift),
     RVM_BUFFER(OUT),
 };
 
@@ -1030,6 +1074,10 @@ static const RvmArgument gathered_arguments[] = {
     RVM_FIELD(INT, ConvParams, groups),
     RVM_FIELD(REAL_OR_NONE, ConvParams, low),
     RVM_FIELD(REAL_OR_NONE, ConvParams, high),
+    RVM_BUFFER(TENSOR_OR_NONE),
+    RVM_FIELD_OF(rvm_functions, CHOICE_OR_NONE, ConvParams, function),
+    RVM_FIELD(REAL_OR_NONE, ConvParams, scale),
+    RVM_FIELD(REAL_OR_NONE, ConvParams, shift),
     RVM_BUFFER(OUT),
 };
 

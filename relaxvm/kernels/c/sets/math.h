@@ -85,6 +85,12 @@ static inline vf rvm_silu(vf x) { return x * rvm_sigmoid(x); }
 /* The sum turns -0 into 0. */
 static inline vf rvm_relu(vf x) { return rvm_at_least(rvm_all(0), x) + rvm_all(0); }
 
+/* x * max(0, min(1, x / 6 + 1 / 2)) */
+static inline vf rvm_hard_swish(vf x) {
+    vf gate = rvm_fma(x, rvm_all(0x1.555556p-3f), rvm_all(0.5f));
+    return x * rvm_at_most(rvm_all(1.0f), rvm_at_least(rvm_all(0), gate));
+}
+
 /* ---- functions that follow a sum ------------------------------------------------------------------ */
 /* In the order of the names that callers pass. */
 enum {
@@ -96,10 +102,11 @@ enum {
     RVM_TANH,
     RVM_ERF,
     RVM_EXPONENTIAL,
+    RVM_HARD_SWISH,
 };
 
 static const char *const rvm_functions[] = {"relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "erf",
-                                            "exp", NULL};
+                                            "exp", "hard_swish", NULL};
 
 /* The functions of rvm_functions, in place, of `count` floats, a multiple of RVM_LANES. */
 static inline void rvm_apply(int64_t function, float *at, int64_t count) {
@@ -116,6 +123,7 @@ static inline void rvm_apply(int64_t function, float *at, int64_t count) {
         RVM_EACH(RVM_TANH, rvm_tanh)
         RVM_EACH(RVM_ERF, rvm_erf)
         RVM_EACH(RVM_EXPONENTIAL, rvm_exp)
+        RVM_EACH(RVM_HARD_SWISH, rvm_hard_swish)
         default: break;
     }
 #undef RVM_EACH
