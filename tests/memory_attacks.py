@@ -248,6 +248,16 @@ KERNEL_CALLS: dict[str, Any] = {
     "vision.select_boxes": lambda: [np.ones((1, 600000, 4), "f4"),
                                     np.ones((1, 1, 600000), "f4"), np.array([1]), None, None, 0,
                                     np.zeros((1, 3), "i8")],
+    "vision.best_boxes": lambda: [np.ones((1, 600000, 4), "f4"), np.ones((1, 1, 600000), "f4"),
+                                  np.array([1]), np.array([0.5]), np.array([0.5]),
+                                  np.ones((1, 600000, 2), "i8"), np.ones((1, 600000), "f4"),
+                                  np.ones(1, "i8")],
+    "vision.non_max_suppression": lambda: [
+        np.ones((1, 600000, 6), "f4"), np.array([600000]), np.ones((1, 600000), "i4"), 1, 0.5, 0,
+        -1, 2, 1, 0, 1, 0, 0.0, 0.0, np.ones((1, 600000), "i4"), np.ones((1, 1), "i4")],
+    "vision.get_valid_counts": lambda: [
+        np.ones((1, 600000, 6), "f4"), 0.0, 0, 1, np.ones(1, "i4"),
+        np.ones((1, 600000, 6), "f4"), np.ones((1, 600000), "i4")],
     "cast": lambda: [square_of(2000), np.ones((2000, 2000))],
     "expand_dims": lambda: [square_of(2000).T, np.ones((1, 2000, 2000), "f4")],
     "flatten": lambda: [square_of(2000).T, np.ones(2000 * 2000, "f4")],

@@ -147,6 +147,20 @@ CALLS: dict[str, list[Any]] = {
         lambda: [integers(400, "f4").reshape(1, 100, 4), integers(100, "f4").reshape(1, 1, 100),
                  np.array([9]), np.array([0.5], "f4"), np.array([0.0], "f4"), 0,
                  integers(27).reshape(9, 3)]],
+    f"{PREFIX}vision.best_boxes": [
+        lambda: [integers(400, "f4").reshape(1, 100, 4), integers(100, "f4").reshape(1, 1, 100),
+                 np.array([9]), np.array([0.5], "f4"), np.array([0.0], "f4"),
+                 integers(200).reshape(1, 100, 2), integers(100, "f4").reshape(1, 100),
+                 integers(1)]],
+    f"{PREFIX}vision.non_max_suppression": [
+        lambda sigma=sigma: [integers(600, "f4").reshape(1, 100, 6), np.array([90]),
+                 integers(100, "i4").reshape(1, 100), 9, 0.5, 0, -1, 2, 1, 0, 1, 0, sigma, 0.0,
+                 *[integers(600, "f4").reshape(1, 100, 6)] * (sigma > 0),
+                 integers(100, "i4").reshape(1, 100), integers(1, "i4").reshape(1, 1)]
+        for sigma in (0.0, 0.5)],
+    f"{PREFIX}vision.get_valid_counts": [
+        lambda: [integers(600, "f4").reshape(1, 100, 6), 0.5, 0, 1, integers(1, "i4"),
+                 integers(600, "f4").reshape(1, 100, 6), integers(100, "i4").reshape(1, 100)]],
     f"{PREFIX}nn.lstm_blocks": [lambda: lstm(20)],
     f"{PREFIX}nn.gru_blocks": [lambda: gru(20)],
     f"{PREFIX}nn.attention_tiles": [

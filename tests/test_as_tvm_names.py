@@ -419,3 +419,47 @@ print(relax.op.roi_align.__name__, relax.op.roi_pool.__name__)
 
 def test_sorting_and_scans_become_loops() -> None:
     assert as_tvm(DISPATCH).split() == ["True", "roi_align", "roi_pool"]
+
+
+MORE_NAMES = """
+import tvm
+import tvm.relax.op.image
+from tvm import te, tirx
+from tvm.relax.op.vision import non_max_suppression
+from tvm import relax
+a, i = tirx.Var("a", "float32"), tirx.Var("i", "int32")
+print(tirx.logaddexp(a, a), te.logaddexp is tirx.logaddexp)
+print(tirx.ldexp(a, i), tirx.call_pure_extern("float32", "sinf", a).ty)
+print(len(tirx.stmt_list(tirx.stmt_seq(i, tirx.stmt_seq(i, i)))))
+span = tvm.ir.Range(1, 4)
+print(span.min, span.extent, tvm.ir.Range(4), tvm.ir.Range.from_min_extent(i, 2).min)
+print(isinstance(span, tvm.ir.Range), tirx.comm_reducer is te.comm_reducer, tirx.convert((1, 2)))
+print(relax.op.non_max_suppression is non_max_suppression, "resize2d" in dir(tvm.relax.op.image))
+print(tvm.ir.EnvFunc.get("f").name)
+for name in ("Ramp", "TileLayout", "lookup_param"):
+    try:
+        getattr(tirx, name)
+    except AttributeError as error:
+        print(error)
+try:
+    from tvm.relax.op.vision import no_such_operator
+except ImportError as error:
+    print(error)
+"""
+
+
+def test_more_names() -> None:
+    lines = as_tvm(MORE_NAMES).splitlines()
+    assert lines[:7] == [
+        "T.log(T.exp(a) + T.exp(a)) True",
+        'a * T.exp2(T.Cast("float32", i)) R.Prim("float32")',
+        "3",
+        "T.int32(1) T.int32(3) T.Range(0, 4) i",
+        "True True (1, 2)",
+        "True True",
+        "f",
+    ]
+    assert "'Ramp': it is declined, since loops have scalars: the C compiler" in lines[7]
+    assert "TileLayout': it is declined, since relaxvm runs on the CPU" in lines[8]
+    assert "lookup_param': it is declined, since it belongs to TVM's own lowering" in lines[9]
+    assert "no_such_operator" in lines[10]

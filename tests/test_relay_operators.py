@@ -330,7 +330,9 @@ NO_COUNTERPART = frozenset(
     {
         *("nn.leakyrelu", "nn.selu", "nn.softplus", "nn.prelu", "nn.instance_norm"),
         *("nn.nll_loss", "nn.batch_flatten", "nn.pixel_shuffle", "nn.pixel_unshuffle"),
-        *("vision.roi_align", "vision.roi_pool"),
+        *("vision.roi_align", "vision.roi_pool", "vision.get_valid_counts"),
+        *("vision.non_max_suppression", "vision.all_class_non_max_suppression"),
+        "vision.multibox_transform_loc",
         "layout_transform",  # Relay's takes the names of layouts
         *("image.grid_sample", "image.affine_grid"),
         *("image.resize", "image.resize2d", "image.resize3d"),

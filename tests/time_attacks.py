@@ -257,6 +257,19 @@ KERNELS: dict[str, list[Make]] = {
     "vision.select_boxes": [
         lambda: [x(1, 30000, 4), x(1, 1, 30000), np.array([30000]), np.array([1.0]), None, 0,
                  _zeros(30000, 3, dtype="i8")]],
+    "vision.best_boxes": [
+        lambda: [x(1, 30000, 4), x(1, 1, 30000), np.array([30000]), np.array([1.0]),
+                 np.array([-1.0]), _zeros(1, 30000, 2, dtype="i8"), out(1, 30000),
+                 _zeros(1, dtype="i8")]],
+    "vision.non_max_suppression": [
+        lambda sigma=sigma: [
+            x(1, 30000, 6), np.array([30000]), _zeros(1, 30000, dtype="i4"), -1, 2.0, 1, -1, 2, 1,
+            -1, 1, 0, sigma, -1.0, *[out(1, 30000, 6)] * (sigma > 0),
+            _zeros(1, 30000, dtype="i4"), _zeros(1, 1, dtype="i4")]
+        for sigma in (0.0, 0.5)],
+    "vision.get_valid_counts": [
+        lambda: [x(1, SIZE // 8, 6), -1.0, -1, 1, _zeros(1, dtype="i4"), out(1, SIZE // 8, 6),
+                 _zeros(1, SIZE // 8, dtype="i4")]],
     "nn.prelu": [lambda: [x(2, HALF), x(2), 0, out(2, HALF)]],
     "nn.nll_loss": [lambda: [x(HALF, 2), _zeros(HALF, dtype="i1"), None, "mean", -100,
                              out(1).reshape(())]],

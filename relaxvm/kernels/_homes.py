@@ -247,6 +247,11 @@ KERNELS: Final = {
         "mel_weights",
         "stft",
     ),
+    "suppression": (
+        "vision.best_boxes",
+        "vision.get_valid_counts",
+        "vision.non_max_suppression",
+    ),
     "trees": (
         "tree_ensemble",
     ),

@@ -243,20 +243,21 @@ def select_boxes(
             f"expected boxes[batch, n, 4] and scores[batch, classes, n], got boxes "
             f"{describe(boxes)}, scores {describe(scores)}"
         )
-    count = _one("most", most)
-    limit, least = _one("iou_threshold", iou_threshold), _one("score_threshold", score_threshold)
+    count = number_of("most", most)
+    limit = number_of("iou_threshold", iou_threshold)
+    least = number_of("score_threshold", score_threshold)
     chosen: list[tuple[int, int, int]] = []
     for b in range(len(boxes) if count else 0):
-        corners = _corners(boxes[b], are_centers)
+        corners = corners_of(boxes[b], are_centers)
         for c in range(scores.shape[1]):
-            indices = _suppressed(corners, scores[b, c], count, limit or 0.0, least)
+            indices = suppressed(corners, scores[b, c], count, limit or 0.0, least)
             chosen += [(b, c, i) for i in indices]
     check_out(out, np.dtype(np.int64), (len(chosen), 3))
     if chosen:
         out[...] = chosen
 
 
-def _one(name: str, number: NDArray[Any] | None) -> Any:
+def number_of(name: str, number: NDArray[Any] | None) -> Any:
     """The number of a tensor of one element; None if it is not given."""
     if number is None:
         return None
@@ -265,7 +266,7 @@ def _one(name: str, number: NDArray[Any] | None) -> Any:
     return number.reshape(-1)[0].item()
 
 
-def _corners(boxes: NDArray[Any], are_centers: bool) -> NDArray[Any]:
+def corners_of(boxes: NDArray[Any], are_centers: bool) -> NDArray[Any]:
     """Rows of least y, least x, greatest y and greatest x."""
     dtype = working_dtype(native(boxes.dtype))
     a, b, c, d = boxes.T.astype(dtype)
@@ -275,7 +276,7 @@ def _corners(boxes: NDArray[Any], are_centers: bool) -> NDArray[Any]:
     return np.stack([low_y, np.minimum(b, d), high_y, np.maximum(b, d)])
 
 
-def _suppressed(
+def suppressed(
     corners: NDArray[Any],
     scores: NDArray[Any],
     most: float,

@@ -202,7 +202,7 @@ def test_steps_and_depth(name: str) -> None:
                 result = outcome(name, limits, optimize)
                 return result if isinstance(result, str) else None
 
-            needs.append(least(field, refuses, 63))
+            needs.append(least(field, refuses, 127))
         assert needs[0] == needs[1], field
         assert needs[0] > 1 if field == "fuel" else needs[0] == 1 + name.startswith("invoke_")
 

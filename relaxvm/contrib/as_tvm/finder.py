@@ -13,6 +13,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, Final
 
+from ...op.registry import Namespace
 from .names import MODULES, ROOTS, why_missing
 
 __all__ = ["TvmModule", "install", "lookup"]
@@ -99,6 +100,22 @@ def _is_offered(module: ModuleType, name: str, has_list: bool) -> bool:
     return not has_list and isinstance(home, str) and home.split(".", 1)[0] == _PACKAGE
 
 
+class _OperatorModule(ModuleType):
+    """A module of TVM whose names are the operators with a prefix."""
+
+    def __init__(self, name: str, operators: Namespace) -> None:
+        super().__init__(name, f"The names of TVM's module {name}, on relaxvm.")
+        self._operators = operators
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}", name=name)
+        return getattr(self._operators, name)
+
+    def __dir__(self) -> list[str]:
+        return dir(self._operators)
+
+
 class _Loader:
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         name = spec.name
@@ -106,12 +123,14 @@ class _Loader:
             return TvmModule(name, f"The names of TVM's module {name}, on relaxvm.")
         parent, _, last = name.rpartition(".")
         self._own = getattr(sys.modules[parent], last)  # a module of relaxvm
+        if isinstance(self._own, Namespace):
+            return _OperatorModule(name, self._own)
         self._spec = self._own.__spec__
         module: ModuleType = self._own
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        if not isinstance(module, TvmModule):
+        if not isinstance(module, (TvmModule, _OperatorModule)):
             module.__spec__ = self._spec  # the import system has replaced it
 
 
@@ -124,7 +143,8 @@ class _Finder:
             return None
         if fullname not in MODULES:
             parent, _, last = fullname.rpartition(".")
-            if not rest or not isinstance(getattr(sys.modules.get(parent), last, None), ModuleType):
+            known = getattr(sys.modules.get(parent), last, None) if rest else None
+            if not isinstance(known, (ModuleType, Namespace)):
                 # Without the name, which ``from module import name`` would take as a reason to say
                 # less.
                 raise ModuleNotFoundError(why_missing(parent, last))

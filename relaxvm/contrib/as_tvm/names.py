@@ -31,6 +31,11 @@ def _only(module: str, names: str) -> tuple[str, ...]:
     return tuple(f"{module}:{name}" for name in names.split())
 
 
+_DETECTION: Final = (
+    "all_class_non_max_suppression get_valid_counts multibox_transform_loc non_max_suppression "
+    "roi_align roi_pool"
+)
+
 MODULES: Final[dict[str, tuple[str, ...]]] = {
     "tvm": (
         f"{_HERE}.names:__version__=VERSION",
@@ -114,7 +119,7 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "tvm.relax.frontend.nn.spec": ("relaxvm.frontend.nn.spec",),
     "tvm.relax.frontend.nn.visitor": ("relaxvm.frontend.nn.visitor",),
     "tvm.relax.global_info": ("relaxvm.ir.module",),
-    "tvm.relax.op": ("relaxvm.op", *_only("relaxvm.op.detection", "roi_align roi_pool")),
+    "tvm.relax.op": ("relaxvm.op", *_only("relaxvm.op.detection", _DETECTION)),
     "tvm.relax.op.base": ("relaxvm.op.base",),
     "tvm.relax.pipeline": (
         f"{_HERE}.relax:get_default_pipeline",
@@ -194,15 +199,20 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "tvm.contrib.cc": (_SUPPORT,),
     "tvm.contrib.utils": (_SUPPORT,),
     "tvm.target": (_TARGET,),
-    "tvm.te": ("relaxvm.te", "relaxvm.tir"),
+    "tvm.te": ("relaxvm.te", "relaxvm.tir", f"{_HERE}.ir:logaddexp"),
     "tvm.te.tag": ("relaxvm.te.operation",),
     "tvm.te.operation": ("relaxvm.te",),
     "tvm.te.tensor": ("relaxvm.te",),
     "tvm.testing": (_TESTING,),
     "tvm.testing.utils": (_TESTING,),
     "tvm.tir": ("relaxvm.tir",),
-    "tvm.tirx": (f"{_HERE}.ir", "relaxvm.tir", "relaxvm.te:sum"),
-    "tvm.tirx.op": ("relaxvm.tir",),
+    "tvm.tirx": (
+        f"{_HERE}.ir",
+        f"{_HERE}.params:convert",
+        "relaxvm.tir",
+        *_only("relaxvm.te", "Reduce comm_reducer sum"),
+    ),
+    "tvm.tirx.op": (f"{_HERE}.ir", "relaxvm.tir", *_only("relaxvm.te", "comm_reducer sum")),
     "tvm.tirx.expr": ("relaxvm.tir",),
     "tvm.topi": ("relaxvm.te.topi",),
     "tvm.topi.testing": (f"{_TESTING}:strided_slice_python",),
@@ -223,6 +233,12 @@ _TUNING: Final = "relaxvm's kernels are tuned when it is built, not per program"
 _TRAINING: Final = "relaxvm does not differentiate programs"
 _SCHEDULES: Final = "relaxvm does not schedule loops by hand: its kernels choose layouts themselves"
 _DISTRIBUTION: Final = "relaxvm runs on one machine; Ray and Dask distribute calls"
+
+
+
+def _all_of(module: str, names: str, reason: str) -> dict[str, str]:
+    return {f"{module}.{name}": reason for name in names.split()}
+
 
 DECLINED: Final[dict[str, str]] = {
     "tvm.cuda.*": _GPU,
@@ -285,6 +301,25 @@ DECLINED: Final[dict[str, str]] = {
     "tvm.support.nvcc": _GPU,
     "tvm.support.rocm": _GPU,
     "tvm.tirx.cuda": _GPU,
+    **_all_of(
+        "tvm.tirx",
+        "CallEffectKind ComposeLayout Dispatch* ExecScope Layout ScopeId* TensorMap* TileLayout "
+        "TilePrimitiveCall adreno backend dp4a lang metal opencl rocm tensormap_* trn vulkan",
+        _GPU,
+    ),
+    **_all_of(
+        "tvm.tirx",
+        "Broadcast Ramp Shuffle get_active_lane_mask get_vscale_expr vector* vscale",
+        "loops have scalars: the C compiler makes vectors of them",
+    ),
+    **_all_of(
+        "tvm.tirx",
+        "BufferAccessKind CallFFIKernelAttr TVMBackend* call_*_lowered call_ffi_kernel "
+        "call_llvm_* *_profile_intrinsic get_default_tir_pipeline get_tir_pipeline "
+        "handle_add_byte_offset ignore_loop_partition lookup_param ptr_byte_offset "
+        "register_intrin_lowering register_tir_pipeline trace transform",
+        "it belongs to TVM's own lowering of loops; relaxvm writes C",
+    ),
     "tvm.tirx.tvm_*": "it is an intrinsic of TVM's own lowering",
 }
 """Pattern of names of TVM -> why relaxvm does not have them.  The first that matches counts."""

@@ -92,8 +92,8 @@ class Tensor:
         self._array = array
 
     @property
-    def shape(self) -> Shape:
-        return Shape(self._array.shape)
+    def shape(self) -> tuple[int, ...]:
+        return self._array.shape
 
     @property
     def dtype(self) -> DataType:
