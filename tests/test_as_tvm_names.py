@@ -436,6 +436,10 @@ print(span.min, span.extent, tvm.ir.Range(4), tvm.ir.Range.from_min_extent(i, 2)
 print(isinstance(span, tvm.ir.Range), tirx.comm_reducer is te.comm_reducer, tirx.convert((1, 2)))
 print(relax.op.non_max_suppression is non_max_suppression, "resize2d" in dir(tvm.relax.op.image))
 print(tvm.ir.EnvFunc.get("f").name)
+try:
+    relax.transform.VMMemoryLower()
+except AttributeError as error:
+    print(error)
 for name in ("Ramp", "TileLayout", "lookup_param"):
     try:
         getattr(tirx, name)
@@ -459,7 +463,8 @@ def test_more_names() -> None:
         "True True",
         "f",
     ]
-    assert "'Ramp': it is declined, since loops have scalars: the C compiler" in lines[7]
-    assert "TileLayout': it is declined, since relaxvm runs on the CPU" in lines[8]
-    assert "lookup_param': it is declined, since it belongs to TVM's own lowering" in lines[9]
-    assert "no_such_operator" in lines[10]
+    assert "'VMMemoryLower'; today it is CallTIRRewrite, then LowerAllocTensor" in lines[7]
+    assert "'Ramp': it is declined, since loops have scalars: the C compiler" in lines[8]
+    assert "TileLayout': it is declined, since relaxvm runs on the CPU" in lines[9]
+    assert "lookup_param': it is declined, since it belongs to TVM's own lowering" in lines[10]
+    assert "no_such_operator" in lines[11]

@@ -136,6 +136,8 @@ EARLIER = [
     (body("n1 = R.match_shape(x.shape)"), 'today it is R.match_cast(x, R.Tensor((n, m), "float32"'),
     (body("s = x.shape"), "its type has, as in x.ty.shape"),
     (body("y: Tensor[(n, m)] = R.exp(x)"), 'today it is R.Tensor(("n", "m"), "float32")'),
+    (body('y: R.Tensor[("n", "m")] = R.exp(x)'),
+     'R.Tensor has no elements; today it is R.Tensor(("n", "m"), "float32")'),
     (body("y = R.call_tir((n, m), x, [x])"), "today it is R.call_tir(f, (x,), R.Tensor((n, m),"),
     (body('y = R.call_tir("flatten", [x], R.Tensor((n, m)))'), "R.call_dps_packed calls a packed"),
     (body("s = R.vm.builtin.alloc_storage(size=[n])"), "today it is R.memory.alloc_storage, R.m"),
@@ -146,7 +148,7 @@ EARLIER = [
 
 
 @pytest.mark.parametrize(("text", "answer"), EARLIER, ids=[
-    "match_shape", "shape", "Tensor", "shape first", "packed", "alloc_storage", "store_shape",
+    "match_shape", "shape", "Tensor", "R.Tensor", "shape first", "packed", "alloc_storage", "store_shape",
     "handle", "block"
 ])  # fmt: skip
 def test_earlier_notation_is_answered_with_todays(text: str, answer: str) -> None:

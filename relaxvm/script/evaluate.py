@@ -237,6 +237,9 @@ class Evaluator:
         if isinstance(value, tuple) and any(isinstance(item, Expr) for item in value):
             value = convert_to_expr(value)
         index = self.eval(node.slice)
+        form = today("", getattr(node.value, "attr", ""))
+        if form and callable(value) and not hasattr(value, "__getitem__"):
+            self.source.error(node, f"{ast.unparse(node.value)} has no elements{form}")
         try:
             item = value[index]
         except Exception as error:

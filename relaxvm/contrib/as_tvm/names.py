@@ -11,6 +11,8 @@ from __future__ import annotations
 import fnmatch
 from typing import Final
 
+from ...script.earlier import today
+
 __all__ = ["DECLINED", "MODULES", "RENAMED", "ROOTS", "VERSION", "reason_of", "why_missing"]
 
 VERSION: Final = "0.27.0"
@@ -353,6 +355,10 @@ def reason_of(name: str) -> str | None:
     return None
 
 
+_EARLIER: Final = {"tvm.script.relax": "R", "tvm.relax": "R"}
+"""Module of TVM -> its name in `relaxvm.script.earlier`, where that is not the last part."""
+
+
 def why_missing(module: str, name: str) -> str:
     """Return the message for a name of a module that is not there."""
     full = f"{module}.{name}"
@@ -362,4 +368,7 @@ def why_missing(module: str, name: str) -> str:
     reason = reason_of(full)
     if reason is not None:
         return f"{start}: it is declined, since {reason}"
+    form = today(_EARLIER.get(module, module.rpartition(".")[2]), name)
+    if form:
+        return f"{start}{form}"
     return f"{start}: relaxvm lacks it, or TVM {VERSION} does not have it either"
