@@ -148,8 +148,8 @@ EARLIER = [
 
 
 @pytest.mark.parametrize(("text", "answer"), EARLIER, ids=[
-    "match_shape", "shape", "Tensor", "R.Tensor", "shape first", "packed", "alloc_storage", "store_shape",
-    "handle", "block"
+    "match_shape", "shape", "Tensor", "R.Tensor", "shape first", "packed", "alloc_storage",
+    "store_shape", "handle", "block"
 ])  # fmt: skip
 def test_earlier_notation_is_answered_with_todays(text: str, answer: str) -> None:
     with pytest.raises(DiagnosticError) as error:
