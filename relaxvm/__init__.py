@@ -106,6 +106,7 @@ if TYPE_CHECKING:
     from .versions import get_include, show_versions
     from .vm import VirtualMachine, VMInstrumentReturnKind
     from .vm.program_cache import compile  # noqa: A004  (TVM's name)
+    from .vm.saved_runs.loading import load_run
 
 __version__ = "0.1.0"
 
@@ -200,6 +201,7 @@ __all__ = [
     "load",
     "load_kernels",
     "load_library",
+    "load_run",
     "loads",
     "memory_plan",
     "native_function",
@@ -309,6 +311,7 @@ _HOME: Final = {
     "load": "executable.loading",
     "load_kernels": "native.functions",
     "load_library": "executable.loading",
+    "load_run": "vm.saved_runs.loading",
     "loads": "executable.loading",
     "memory_plan": "compiler.pictures",
     "native_function": "native.functions",

@@ -22,6 +22,8 @@ from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
 from libc.stdint cimport INT64_MAX, int64_t, uint64_t
 from libc.string cimport memset
 
+from sys import intern
+
 import numpy as np
 
 from .core._storage import NaiveAllocator, PooledAllocator
@@ -116,6 +118,7 @@ cdef extern from "_adt_impl.h":
                           int64_t) noexcept
     bint rvm_renew_adt(PyObject*, PyObject*, int64_t, PyObject**, PyObject**, const int64_t*,
                        int64_t) noexcept
+    PyObject* rvm_adt_from_fields(PyObject*, int64_t, PyObject*) noexcept
     PyObject* rvm_match_tag(PyObject*, PyObject**, const int64_t*, int64_t) noexcept
     PyObject* rvm_adt_field(PyObject*, int64_t) noexcept
     PyObject* rvm_adt_tag(PyObject*) noexcept
@@ -611,6 +614,25 @@ cdef class Ref:
 
 
 set_types(Adt, Ref, Closure, VMFunction)
+
+
+def adt_of(str constructor not None, int64_t tag, tuple fields not None):
+    """A value of a data type with fields as they are: tuples stay the same objects."""
+    constructor = intern(constructor)
+    cdef PyObject* made = rvm_adt_from_fields(<PyObject*>constructor, tag, <PyObject*>fields)
+    if made is NULL:
+        raise MemoryError
+    value = <object>made
+    Py_DECREF(value)
+    return value
+
+
+def closure_of(func not None, tuple captured not None):
+    """A closure over values of a program as they are: tuples stay the same objects."""
+    cdef Closure closure = Closure(func)
+    closure._captured = captured[0] if len(captured) == 1 else captured
+    closure._count = len(captured)
+    return closure
 
 
 def reset_tuple_item(tuple items not None, Py_ssize_t index):
@@ -2419,6 +2441,8 @@ cdef class Stepper:
     cdef rvm_chunk* chunk           # the first one; NULL before _open, and once it has ended
     cdef rvm_pause pause
     cdef bint running, begun, hooked
+    cdef bint interrupted           # another thread has asked it to pause
+    cdef int64_t steps_left         # that it could have gone on for then
     cdef int64_t depth              # number of frames
     cdef int64_t fuel, wall_ns, objects     # what is left of the limits, and bytes of objects
     cdef dict tuples                # what the machine has converted for it
@@ -2478,6 +2502,119 @@ cdef class Stepper:
                 value = _argument(<PyObject*>machine, index, i, value)
             fp[i] = value
         self._keep_tuples()
+
+    def _restore(self, Machine machine not None, int64_t index, list frames not None, bint begun,
+                 int64_t position, int64_t fuel_used, int64_t wall_used_ns, int64_t objects):
+        """Make the frames of a run that was saved.
+
+        Args:
+            index: of the function that was started.
+            frames: (index of the function, pc, registers of the source) of each, the outermost
+                first.  A run can be resumed at each of these pcs: see `Machine._can_resume`.
+            begun: whether an instruction has run.
+            position: how many have.
+            fuel_used, wall_used_ns: what it has used of these limits.
+            objects: about the bytes of the objects that it holds.
+
+        Raises:
+            InternalError: the machine is closed.
+            LimitError: the frames need too much memory.
+            MemoryError: there is no memory for them.
+        """
+        cdef rvm_func* func
+        cdef rvm_chunk* chunk = NULL
+        cdef PyObject** fp = NULL
+        cdef PyObject** caller
+        cdef PyObject* value
+        cdef const int64_t* ip = NULL
+        cdef int64_t function, pc, i, return_dst = 0
+        cdef const int64_t* return_ip = NULL
+        cdef tuple registers
+        if self.machine is not None:
+            raise BugError("Stepper: it has been opened")
+        self.image = machine._stepped_image()
+        self.hooked = machine._hook is not None
+        self.machine = machine
+        self.index = index
+        if not frames or len(frames) > machine._max_depth:
+            raise BugError("Stepper: another number of frames")
+        for at, (function, pc, registers) in enumerate(frames):
+            func = self.image._func(function)
+            ip = self.image._resume_at(function, pc)
+            if ip is NULL or len(registers) != func.num_shared:
+                raise BugError("Stepper: no frame can be like this")
+            if fp is NULL:
+                chunk = _first_chunk(machine, func)
+                if chunk is NULL:
+                    _ensure_raised()
+                    _propagate(-1)
+                chunk.run.chunk = chunk
+                chunk.run.end = chunk.end
+                chunk.run.words = chunk.words
+                chunk.run.host = NULL
+                chunk.run.calls_left = machine._max_depth
+                caller = rvm_in_new_chunk(NULL)
+                fp = chunk.memory + RVM_HEADER
+            else:
+                caller = fp
+                fp += (<rvm_func*>fp[RVM_FUNC]).num_registers + RVM_HEADER
+                if fp + func.frame_words > self.chunk.run.end:
+                    fp = _push_chunk(machine, &self.chunk.run, caller, func)
+                    if fp is NULL:
+                        _ensure_raised()
+                        _propagate(-1)
+                    caller = rvm_in_new_chunk(caller)
+            rvm_push_frame(fp, func, caller, return_ip, return_dst)
+            rvm_null_registers(fp, 0, func.num_registers)
+            self.pause.fp = fp
+            self.pause.ip = ip
+            self.depth += 1
+            self.chunk = chunk  # from here on, deallocation clears the frames
+            for i in range(func.num_shared):
+                if registers[i] is not None:
+                    value = PyTuple_GET_ITEM(<PyObject*>registers, i)
+                    rvm_incref(value)
+                    fp[i] = value
+            if at + 1 < len(frames):
+                i, return_dst = self.image.returns[pc]
+                return_ip = self.image.code + i
+        self.begun = begun
+        if not begun:
+            self.pause.ip = (<rvm_func*>fp[RVM_FUNC]).code
+        self.pause.begun = position + 1 if begun else 0
+        self.fuel = machine._fuel
+        if machine._fuel != INT64_MAX:
+            self.fuel = max(0, machine._fuel - fuel_used)
+        self.wall_ns = machine._wall_ns
+        if machine._wall_ns != INT64_MAX:
+            self.wall_ns = max(0, machine._wall_ns - wall_used_ns)
+        self.objects = objects
+
+    @property
+    def _used(self):
+        """What it has used of the limits of fuel and of time, in nanoseconds; 0 without a limit."""
+        cdef int64_t fuel = 0, wall_ns = 0
+        if self.fuel != INT64_MAX:
+            fuel = self.machine._fuel - self.fuel
+        if self.wall_ns != INT64_MAX:
+            wall_ns = self.machine._wall_ns - self.wall_ns
+        return fuel, wall_ns
+
+    def _interrupt(self):
+        """Let it pause before its next instruction, if it is in progress; returns whether it is."""
+        if not self.running or self.pause.paused:
+            return False
+        if not self.interrupted:
+            self.interrupted = True
+            self.steps_left = self.pause.steps
+        self.pause.steps = 0
+        return True
+
+    @property
+    def _interrupted_steps(self):
+        """How many more steps the `_advance` that was interrupted could have gone; None if the last one
+        was not."""
+        return self.steps_left if self.interrupted else None
 
     cdef int _keep_tuples(self) except -1:
         if self.machine._known_tuples:
@@ -2555,6 +2692,7 @@ cdef class Stepper:
         if stops is not None and stops.shape[0] < self.image.instr_offset.shape[0]:
             raise BugError("Stepper: expected a byte per pc")
         self._check_paused()
+        self.interrupted = False
         if not self.begun:
             self.begun = True
         elif steps < INT64_MAX:
@@ -2835,6 +2973,20 @@ cdef class Machine:
         if self._image is self._unhooked_image:
             self._image = image
         self._unhooked_image = image
+
+    def _can_resume(self, int64_t index, int64_t pc, bint in_call):
+        """Whether a frame of a function can be made that is at the instruction at `pc`: before it, or
+        in the call that it is if `in_call`.  And how many registers it has, and its first pc.
+
+        Raises:
+            IndexError: there is no such bytecode function.
+            InternalError: the machine is closed.
+        """
+        cdef Image image = self._stepped_image()
+        cdef rvm_func* func = image._func(index)
+        cdef bint can = image._resume_at(index, pc) is not NULL
+        start = image.executable.functions[index].start_instr
+        return can and (not in_call or pc in image.returns), func.num_shared, start
 
     def _close(self):
         """Release code, constants and functions.  Runs in progress finish."""

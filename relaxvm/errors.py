@@ -16,6 +16,7 @@ __all__ = [
     "BindError",
     "BugError",
     "CancelledError",
+    "CheckpointWarning",
     "CompilerError",
     "CopyWarning",
     "DiagnosticError",
@@ -36,8 +37,10 @@ __all__ = [
     "ParseError",
     "RelaxVMError",
     "RelaxVMWarning",
+    "SuspendedError",
     "TypeSizeError",
     "UnreachableClauseWarning",
+    "UnsavableError",
     "VerifyError",
     "did_you_mean",
 ]
@@ -166,6 +169,32 @@ class CancelledError(RelaxVMError):
     """The run was stopped by ``vm.cancel()``."""
 
 
+class SuspendedError(RelaxVMError):
+    """A run was suspended before it had a result: it is paused, can be saved, and goes on with
+    ``run.result()``."""
+
+
+class UnsavableError(RelaxVMError, TypeError):
+    """A run holds a value that a file cannot hold, such as a Python function that the executable
+    does not name.
+
+    Attributes:
+        function, pc, register: where it is; None if it is in the state of the virtual machine.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        function: str | None = None,
+        pc: int | None = None,
+        register: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.function = function
+        self.pc = pc
+        self.register = register
+
+
 class CompilerError(RelaxVMError):
     """The system's C compiler failed.
 
@@ -213,6 +242,11 @@ class RelaxVMWarning(UserWarning):
 
 class AnnotationWarning(RelaxVMWarning):
     """A type that a program for TVM declares contradicts the value, and is not used."""
+
+
+class CheckpointWarning(RelaxVMWarning):
+    """A checkpoint of a run could not be written; the one before is still there, and the run goes
+    on."""
 
 
 class CopyWarning(RelaxVMWarning):

@@ -21,6 +21,7 @@ from ..pieces.reduce import accumulate, find_greatest, reduced
 from ..values import Shape
 from .arguments import as_array, as_float, as_int, as_sequence, as_shape
 from .registration import builtin
+from .saved_fields import as_count, as_fields, as_tensor
 
 __all__ = [
     "AttentionKVCache",
@@ -69,6 +70,19 @@ class AttentionKVCache:
         self._rows = _reserve(reserved, dtype.newbyteorder("="))
         self.count = 0
         self._next = 0  # the row that `override` writes next, at most `count`
+
+    def saved_fields(self) -> tuple[Any, ...]:
+        """See `relaxvm.vm.saved_runs.states`."""
+        return self._rows, self.count, self._next
+
+    def restore_fields(self, fields: tuple[Any, ...]) -> None:
+        """See `relaxvm.vm.saved_runs.states`."""
+        rows, count, following = as_fields(fields, 3, "attention cache")
+        self._rows = as_tensor(rows, "attention cache: rows", writeable=True)
+        if not self._rows.ndim or not self._rows.dtype.isnative:
+            raise ValueError("attention cache: rows: expected native rows")
+        self.count = as_count(count, "attention cache: count", len(self._rows))
+        self._next = as_count(following, "attention cache: next row", self.count)
 
     def __repr__(self) -> str:
         rows = self._rows

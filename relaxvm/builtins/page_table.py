@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from .._core import charge_objects
 from ..errors import InternalError
+from .saved_fields import as_count, as_counts, as_fields, as_rows
 
 __all__ = ["Block", "PageTable", "Slots", "TokenSequence", "runs_of"]
 
@@ -28,6 +29,9 @@ Slots = NDArray[np.int64]
 _NO_PAGE: Final = -1
 """Stands for a page of a window that is full, until the pages that slide out of it are free."""
 _BYTES_PER_SEQUENCE: Final = 1000
+_MOST_NUMBER: Final = 1 << 62
+_MOST_TREE: Final = 256
+"""Nodes of a tree of tokens."""
 
 
 class Block:
@@ -108,6 +112,74 @@ class PageTable:
         self._released: list[int] = []
         self._untouched = 0  # pages from here on were never used
         self._copy = copy
+
+    def saved_fields(self) -> tuple[Any, ...]:
+        """See `relaxvm.vm.saved_runs.states`: blocks have the numbers of those before them."""
+        numbers: dict[int, int] = {}
+        blocks: list[tuple[Any, ...]] = []
+        sequences = []
+        for number, each in self.sequences.items():
+            for block in each.blocks():
+                if id(block) not in numbers:
+                    parent = -1 if block.parent is None else numbers[id(block.parent)]
+                    numbers[id(block)] = len(blocks)
+                    blocks.append((parent, tuple(block.pages), block.length, block.start,
+                                   block.sinks, block.offset, block.references))  # fmt: skip
+            sequences.append((number, numbers[id(each.last)], each.length, each.window,
+                              each.sinks, tuple(each.tree), tuple(each.depths)))  # fmt: skip
+        return tuple(self._released), self._untouched, tuple(blocks), tuple(sequences)
+
+    def restore_fields(self, fields: tuple[Any, ...]) -> None:
+        """See `relaxvm.vm.saved_runs.states`; of a table without sequences."""
+        subject = "pages"
+        released, untouched, blocks, sequences = as_fields(fields, 4, subject)
+        self._untouched = as_count(untouched, subject, self.pages)
+        self._released = list(as_counts(released, subject, self._untouched - 1))
+        found: list[Block] = []
+        taken = list(self._released)
+        slots = self.pages * self.page_size
+        for row in as_rows(blocks, subject):
+            parent, pages, length, start, sinks, offset, references = as_fields(row, 7, subject)
+            before = as_count(parent, subject, len(found) - 1, least=-1)
+            block = Block(None if before < 0 else found[before], as_count(start, subject))
+            block.pages = list(as_counts(pages, subject, self._untouched - 1))
+            block.length = as_count(length, subject, slots)
+            block.sinks = as_count(sinks, subject, slots)
+            block.offset = as_count(offset, subject, slots)
+            block.references = as_count(references, subject)
+            if block.length - block.sinks + block.offset > len(block.pages) * self.page_size:
+                raise ValueError(f"{subject}: a block has more tokens than its pages")
+            taken += block.pages
+            found.append(block)
+        if len(set(taken)) != len(taken):
+            raise ValueError(f"{subject}: a page is in two places")
+        for row in as_rows(sequences, subject):
+            number, last, length, window, sinks, tree, depths = as_fields(row, 7, subject)
+            block = found[as_count(last, subject, len(found) - 1)]
+            sequence = TokenSequence(block, as_count(length, subject, slots))
+            if window is not None:
+                sequence.window = as_count(window, subject, least=1)
+            sequence.sinks = as_count(sinks, subject)
+            sequence.tree = list(as_counts(tree, subject, least=-1))
+            sequence.depths = list(as_counts(depths, subject))
+            if len(sequence.tree) != len(sequence.depths) or len(sequence.tree) > _MOST_TREE:
+                raise ValueError(f"{subject}: expected a depth for each node of a tree")
+            if any(node >= i for i, node in enumerate(sequence.tree)):
+                raise ValueError(f"{subject}: expected a node before each node of a tree")
+            if sequence.length != sum(each.length for each in sequence.blocks()):
+                raise ValueError(f"{subject}: a sequence is not as long as its blocks")
+            self.sequences[as_count(number, subject, least=-slots - _MOST_NUMBER)] = sequence
+        self._check_references(found)
+
+    def _check_references(self, blocks: Sequence[Block]) -> None:
+        counts = {id(block): 0 for block in blocks}
+        for block in blocks:
+            if block.parent is not None:
+                counts[id(block.parent)] += 1
+        for sequence in self.sequences.values():
+            counts[id(sequence.last)] += 1
+        if any(counts[id(block)] != block.references for block in blocks):
+            raise ValueError("pages: a block has another number of references")
 
     def clear(self) -> None:
         """Remove all sequences."""

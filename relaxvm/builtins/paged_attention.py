@@ -30,6 +30,15 @@ from .arguments import as_array, as_callable, as_float, as_int, as_shape
 from .kv_state import KVState
 from .page_table import PageTable, Slots, runs_of
 from .registration import builtin
+from .saved_fields import (
+    as_count,
+    as_counts,
+    as_fields,
+    as_flag,
+    as_function,
+    as_rows,
+    as_tensor,
+)
 
 __all__ = ["CacheLayout", "PagedAttentionCache", "as_paged"]
 
@@ -51,6 +60,13 @@ _NO_KEYS: Final = -5e4
 """The logarithm of no weights, which counts for nothing where results are merged."""
 _MOST_TREE: Final = 256
 """Nodes of a tree of tokens."""
+_MOST_PAGES: Final = 1 << 48
+_MOST_NUMBER: Final = 1 << 62
+_COUNTS: Final = {
+    "page_size": 1, "first_layer": 0, "last_layer": 0, "query_heads": 0, "heads": 0, "head_dim": 0,
+    "value_dim": 0, "window": -_MOST_PAGES, "sequences": 0, "tokens": 0,
+}  # fmt: skip
+"""The fields of a layout that are numbers, and the least of each."""
 
 
 class CacheLayout(NamedTuple):
@@ -88,6 +104,37 @@ class CacheLayout(NamedTuple):
     sequences: int
     tokens: int
     dtype: np.dtype[Any]
+
+    def shape_of(self, kind: int, pages: int) -> tuple[int, ...]:
+        """The shape of what a layer keeps."""
+        if kind == MLA:
+            return (pages, self.page_size, self.head_dim)
+        return (pages, 2, self.heads, self.page_size, self.head_dim)
+
+    @classmethod
+    def restored(cls, fields: Any) -> CacheLayout:
+        """A layout of a saved run.
+
+        Raises:
+            ValueError: it is none.
+        """
+        subject = "layout of a cache"
+        found = cls(*as_fields(fields, len(cls._fields), subject))
+        for name, least in _COUNTS.items():
+            as_count(getattr(found, name), f"{subject}: {name}", _MOST_PAGES, least)
+        kinds = as_counts(found.kinds, f"{subject}: kinds", MHA_SLIDING)
+        if not set(kinds) <= set(KIND_NAMES) or not found.first_layer <= found.last_layer <= len(
+            kinds
+        ):
+            raise ValueError(f"{subject}: expected kinds of attention, and layers among them")
+        as_count(found.rope, f"{subject}: rope", len(ROPE_NAMES) - 1)
+        as_flag(found.slides, f"{subject}: slides")
+        for value in (found.rope_scale, found.rope_theta):
+            if type(value) is not float:
+                raise ValueError(f"{subject}: expected a float, got {describe(value)}")
+        if not isinstance(found.dtype, np.dtype) or found.dtype.hasobject:
+            raise ValueError(f"{subject}: expected a data type, got {describe(found.dtype)}")
+        return found
 
 
 class _Part(NamedTuple):
@@ -130,17 +177,79 @@ class PagedAttentionCache(KVState):
         self.factors = factors
         self._rotate = rotate
         self.pages = [
-            _zeros(
-                (pages, layout.page_size, layout.head_dim) if kind == MLA else
-                (pages, 2, layout.heads, layout.page_size, layout.head_dim), layout.dtype,
-            )
+            _zeros(layout.shape_of(kind, pages), layout.dtype)
             for kind in layout.kinds[layout.first_layer : layout.last_layer]
-        ]  # fmt: skip
+        ]
         self.table = PageTable(pages, layout.page_size, layout.slides, self._copy_page)
         self.parts: tuple[_Part, ...] = ()
         self.positions = np.zeros(0, np.int32)
         self.import_of: Any = None
         self._sees_new = False
+
+    # Saved runs, see `relaxvm.vm.saved_runs.states`
+
+    def saved_fields(self) -> tuple[Any, ...]:
+        parts = tuple([
+            (part.rows.start, part.rows.stop, part.past, part.new, part.tree) for part in self.parts
+        ])
+        done = None if self.import_of is None else tuple(self.import_of)
+        return (
+            tuple(self.layout), self.factors, self._rotate, tuple(self.pages), self.table.pages,
+            self.table.saved_fields(), tuple(self.batch), tuple(self.counts), parts,
+            self.positions, done, self._sees_new,
+        )  # fmt: skip
+
+    def restore_fields(self, fields: tuple[Any, ...]) -> None:
+        subject = "paged attention cache"
+        (
+            layout, factors, rotate, pages, count, table, batch, counts, parts, positions, done,
+            sees_new,
+        ) = as_fields(fields, 12, subject)  # fmt: skip
+        self.layout = layout = CacheLayout.restored(layout)
+        self.factors = None if factors is None else as_tensor(factors, subject, (None,))
+        self._rotate = as_function(rotate, subject)
+        total = as_count(count, subject, _MOST_PAGES)
+        kinds = layout.kinds[layout.first_layer : layout.last_layer]
+        held = as_fields(pages, len(kinds), subject)
+        self.pages = [
+            as_tensor(each, subject, layout.shape_of(kind, total), layout.dtype, writeable=True)
+            for each, kind in zip(held, kinds, strict=True)
+        ]
+        self.table = PageTable(total, layout.page_size, layout.slides, self._copy_page)
+        self.table.restore_fields(table)
+        self.batch = as_counts(batch, subject, least=-_MOST_NUMBER)
+        self.counts = as_counts(counts, subject)
+        self.check_batch(self.batch, self.counts)
+        rows = as_rows(parts, subject)
+        self.parts = tuple([self._restored_part(part) for part in rows])
+        self.positions = as_tensor(positions, subject, (None,), np.int32)
+        ends = [0, *(part.rows.stop for part in self.parts)]
+        if [part.rows.start for part in self.parts] != ends[:-1] or (
+            len(self.positions) != ends[-1] or len(self.parts) not in (0, len(self.batch))
+        ):  # fmt: skip
+            raise ValueError(f"{subject}: expected the tokens of the pass one after another")
+        self.import_of = None
+        if done is not None:
+            flags = as_fields(done, len(self.pages), subject)
+            self.import_of = [as_flag(each, subject) for each in flags]
+        self._sees_new = as_flag(sees_new, subject)
+
+    def _restored_part(self, part: Any) -> _Part:
+        subject = "paged attention cache: part of the pass"
+        start, stop, past, new, tree = as_fields(part, 5, subject)
+        rows = slice(as_count(start, subject), as_count(stop, subject))
+        slots = self.table.pages * self.layout.page_size
+        before = as_tensor(past, subject, (None,), np.int64)
+        added = as_tensor(new, subject, (rows.stop - rows.start,), np.int64)
+        if rows.stop < rows.start or (before < 0).any() or (before >= slots).any() or (
+            (added < -1).any() or (added >= slots).any()
+        ):  # fmt: skip
+            raise ValueError(f"{subject}: expected slots of the cache")
+        if tree is not None:
+            size, ancestors = as_fields(tree, 2, subject)
+            size = as_count(size, subject, _MOST_TREE)
+            tree = size, as_tensor(ancestors, subject, (len(added), size + len(added)), np.bool_)
+        return _Part(rows, before, added, tree)
 
     def _copy_page(self, page: int, other: int, tokens: int) -> None:
         for layer in self.pages:

@@ -19,6 +19,7 @@ from ..messages import describe
 from ..pieces.cut import PIECE, check_time
 from .arguments import as_array, as_float, as_int, as_shape, as_str
 from .registration import OWN_PREFIX, builtin
+from .saved_fields import as_count, as_fields, as_tensor
 
 if TYPE_CHECKING:
     from numpy.random import RandomState
@@ -34,6 +35,8 @@ __all__ = [
 _STATE_BYTES: Final = 3000
 """About what a generator takes."""
 _MOST_SEED: Final = 1 << 32
+_KEY_WORDS: Final = 624
+"""Of the state of a Mersenne Twister."""
 
 
 class RandomGenerator:
@@ -49,6 +52,24 @@ class RandomGenerator:
         from numpy.random import RandomState  # numpy imports it late, too
 
         self.state: RandomState = RandomState(seed)
+
+    def saved_fields(self) -> tuple[Any, ...]:
+        """See `relaxvm.vm.saved_runs.states`: the state that numpy documents."""
+        found = self.state.get_state(legacy=False)
+        assert isinstance(found, dict)
+        inner = found["state"]
+        return inner["key"], int(inner["pos"]), int(found["has_gauss"]), float(found["gauss"])
+
+    def restore_fields(self, fields: tuple[Any, ...]) -> None:
+        """See `relaxvm.vm.saved_runs.states`."""
+        key, position, has_gauss, gauss = as_fields(fields, 4, "random generator")
+        words = as_tensor(key, "random generator: key", (_KEY_WORDS,), np.uint32)
+        at = as_count(position, "random generator: position", _KEY_WORDS)
+        has = as_count(has_gauss, "random generator: has_gauss", 1)
+        if type(gauss) is not float:
+            raise ValueError("random generator: gauss: expected a float")
+        RandomGenerator.__init__(self, 0)
+        self.state.set_state(("MT19937", words.copy(), at, has, gauss))
 
     def __repr__(self) -> str:
         return "<RandomGenerator>"

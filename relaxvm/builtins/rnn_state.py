@@ -15,10 +15,20 @@ from ..pieces.cut import copied, copy_pieces
 from .arguments import as_array, as_callable, as_int, as_sequence
 from .kv_state import KVState
 from .registration import builtin
+from .saved_fields import (
+    as_count,
+    as_counts,
+    as_fields,
+    as_flag,
+    as_function,
+    as_rows,
+    as_tensor,
+)
 
 __all__ = ["RNNState", "rnn_state_create", "rnn_state_debug_get", "rnn_state_get", "rnn_state_set"]
 
 _BYTES_PER_SEQUENCE = 500
+_MOST_NUMBER = 1 << 62
 
 
 class _Sequence:
@@ -67,6 +77,64 @@ class RNNState(KVState):
         self._slots = self._places = np.zeros(0, np.int32)
         self._is_open = False
         self.clear()
+
+    def saved_fields(self) -> tuple[Any, ...]:
+        """See `relaxvm.vm.saved_runs.states`."""
+        sequences = tuple([
+            (number, each.slot, each.now, each.undoable, each.length)
+            for number, each in self._sequences.items()
+        ])
+        return (
+            tuple(self._initial), tuple(self._getters), tuple(self._setters), self._history,
+            self._most, tuple([tuple(layer) for layer in self.storages]), sequences,
+            tuple(self._free), self._slots, self._places, self._is_open, tuple(self.batch),
+            tuple(self.counts),
+        )  # fmt: skip
+
+    def restore_fields(self, fields: tuple[Any, ...]) -> None:
+        """See `relaxvm.vm.saved_runs.states`."""
+        subject = "recurrent state"
+        (
+            initial, getters, setters, history, most, storages, sequences, free, slots, places,
+            is_open, batch, counts,
+        ) = as_fields(fields, 13, subject)  # fmt: skip
+        self._initial = [as_tensor(each, subject) for each in as_rows(initial, subject)]
+        states = len(self._initial)
+        self._getters, self._setters = [
+            [as_function(each, subject) for each in as_fields(group, states, subject)]
+            for group in (getters, setters)
+        ]
+        self._history, self._most = as_count(history, subject, least=1), as_count(most, subject)
+        self.storages = [
+            [
+                as_tensor(each, subject, (self._most, self._history, *first.shape), first.dtype,
+                          writeable=True)
+                for each, first in zip(as_fields(layer, states, subject), self._initial, strict=True)
+            ]
+            for layer in as_rows(storages, subject)
+        ]  # fmt: skip
+        self._sequences = {}
+        for row in as_rows(sequences, subject):
+            number, slot, now, undoable, length = as_fields(row, 5, subject)
+            found = _Sequence(as_count(slot, subject, self._most - 1))
+            found.now = as_count(now, subject, self._history - 1)
+            found.undoable = as_count(undoable, subject, self._history - 1)
+            found.length = as_count(length, subject)
+            self._sequences[as_count(number, subject, least=-_MOST_NUMBER)] = found
+        self._free = list(as_counts(free, subject, self._most - 1))
+        used = sorted([*self._free, *(each.slot for each in self._sequences.values())])
+        if used != list(range(self._most)):
+            raise ValueError(f"{subject}: expected each slot once")
+        self.batch = as_counts(batch, subject, least=-_MOST_NUMBER)
+        self.counts = as_counts(counts, subject, least=-_MOST_NUMBER)
+        self.check_batch(self.batch, self.counts)
+        self._slots = as_tensor(slots, subject, (None,), np.int32)
+        self._places = as_tensor(places, subject, self._slots.shape, np.int32)
+        if (self._slots < 0).any() or (self._slots >= max(self._most, 1)).any():
+            raise ValueError(f"{subject}: expected slots of the state")
+        if (self._places < 0).any() or (self._places >= self._history).any():
+            raise ValueError(f"{subject}: expected places in the history")
+        self._is_open = as_flag(is_open, subject)
 
     def clear(self) -> None:
         self._sequences.clear()

@@ -142,6 +142,20 @@ class Room:
         self.buffer = buffer
         self.used = 0
 
+    @classmethod
+    def restored(cls, buffer: Any, used: int) -> Room:
+        """A room of a saved run.
+
+        Raises:
+            TypeError: the buffer is no tensor.
+            ValueError: more is used than any axis has.
+        """
+        found = cls(as_array(buffer, "buffer"))
+        if not 0 <= used <= max(found.buffer.shape, default=0) or not found.buffer.flags.writeable:
+            raise ValueError(f"expected memory with {used} places in use, got {describe(buffer)}")
+        found.used = used
+        return found
+
     def continues(self, old: NDArray[Any], start: int, end: int, axis: int) -> bool:
         """Whether an array of the length `start` is all that was ever used, and there is room up to
         `end`."""

@@ -30,6 +30,7 @@ from ..errors import FormatError, InternalError
 from ..messages import describe
 from .arguments import as_array, as_int, as_sequence, as_str
 from .registration import builtin
+from .saved_fields import as_fields, as_rows, as_tensor
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -423,6 +424,15 @@ class ParamModule:
 
     def __init__(self, params: tuple[Tensor, ...]) -> None:
         self._params = params
+
+    def saved_fields(self) -> tuple[Any, ...]:
+        """See `relaxvm.vm.saved_runs.states`."""
+        return (self._params,)
+
+    def restore_fields(self, fields: tuple[Any, ...]) -> None:
+        """See `relaxvm.vm.saved_runs.states`."""
+        (params,) = as_fields(fields, 1, "parameters")
+        self._params = tuple([as_tensor(each, "parameter") for each in as_rows(params, "parameters")])
 
     def get_params(self) -> tuple[Tensor, ...]:
         """Return the parameters."""

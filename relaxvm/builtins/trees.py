@@ -32,7 +32,7 @@ from ..values import Shape, to_value
 from .arguments import as_array, as_int, as_str
 from .registration import OWN_PREFIX, builtin
 
-__all__ = ["Record", "complex_from", "tree_from", "tree_leaves"]
+__all__ = ["Record", "complex_from", "named_tuple", "tree_from", "tree_leaves"]
 
 _LONGEST: Final = 1 << 20
 _MOST_DEPTH: Final = 64
@@ -234,14 +234,22 @@ def _made(tree: Any, leaves: Iterator[Any]) -> Any:
     if kind == "dict":
         return dict(zip(fields[0], parts, strict=True))
     if kind == "named":
-        return _named(fields[0], tuple(fields[1]))(*parts)
+        return named_tuple(fields[0], tuple(fields[1]))(*parts)
     found = Record(zip(fields[1], parts, strict=True))
     object.__setattr__(found, "type_name", fields[0])
     return found
 
 
 @functools.lru_cache(maxsize=256)
-def _named(title: str, fields: tuple[str, ...]) -> Any:
+def named_tuple(title: str, fields: tuple[str, ...]) -> Any:
+    """A class of tuples whose items have names.
+
+    Args:
+        title: the name of the user's class; that of the class is its last part.
+
+    Raises:
+        ValueError: a name is none that a field can have.
+    """
     name = title.rpartition(".")[2]
     return namedtuple(name if _is_field(name) else "Result", fields)
 

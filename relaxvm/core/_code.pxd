@@ -66,6 +66,8 @@ cdef class Image:
     cdef int64_t* mark_pcs      # ... and the source pc that it comes from
     cdef int64_t num_marks
     cdef int64_t* entries       # per source pc the code word to enter it at, or NO_ENTRY
+    cdef dict returns           # of stepped code: per pc of a call that may push a frame, the code word
+                                # to return to and the register that receives the result
     cdef rvm_place* places      # of registers, of all functions
     cdef rvm_site** sites
     cdef int64_t num_sites
@@ -79,5 +81,6 @@ cdef class Image:
     cdef int64_t* _end(self, const rvm_func* func) noexcept
     cdef const int64_t* entry(self, int64_t pc) noexcept
     cdef int64_t source_pc(self, const int64_t* ip) noexcept
+    cdef const int64_t* _resume_at(self, int64_t index, int64_t pc) except? NULL
     cdef tuple argument_values(self, int64_t pc, PyObject** fp, const rvm_func* func)
     cdef void drop_idle(self) noexcept

@@ -7,6 +7,7 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_XDECREF
 from libc.stdint cimport int64_t
 
+from ._operations cimport OP_STEP, STEP_WORDS
 from ._isa cimport (
     ARG_CONSTANT,
     ARG_IMMEDIATE,
@@ -178,6 +179,17 @@ cdef class Image:
         """Where the instruction at `pc` can be entered, see `entry_of`; NULL if it has no code."""
         cdef int64_t word = self.entries[pc]
         return self.code + word if word != NO_ENTRY else NULL
+
+    cdef const int64_t* _resume_at(self, int64_t index, int64_t pc) except? NULL:
+        """Of stepped code, where a run that has paused before the instruction at `pc` goes on; NULL if
+        it cannot pause there."""
+        cdef const int64_t* ip
+        info = self.executable.functions[index]
+        if not info.start_instr <= pc < info.end_instr:
+            return NULL
+        ip = self.entry(pc)
+        # The second instruction of a tail call has no step of its own.
+        return ip + STEP_WORDS if ip is not NULL and ip[0] == OP_STEP else ip
 
     cdef int64_t source_pc(self, const int64_t* ip) noexcept:
         """The source pc of the operation that the word at `ip` belongs to."""

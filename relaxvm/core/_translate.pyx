@@ -212,6 +212,7 @@ cdef class Translator:
         self.keep_arrays = keep_arrays
         self.enters = enters
         self.stepped = stepped
+        image.returns = {}
         for name in rewritings:
             self.rewritings |= _REWRITING_BITS[name]
         if hooked:
@@ -625,6 +626,7 @@ cdef class Translator:
             emit_call_vm(&self.code, dst if dst != VOID_REGISTER else self.scratch,
                          &self.image.funcs[callee], self.frame, count)
             self._operands(args, count)
+            self._note_return(pc, dst if dst != VOID_REGISTER else self.scratch)
             if dst == VOID_REGISTER:
                 emit_null(&self.code, self.scratch)
         elif kind == AS_NATIVE:
@@ -648,6 +650,13 @@ cdef class Translator:
             self.code.data[before + HOOK_BEFORE_AFTER] = self.code.count - before
         if self.fueled and kind in (AS_CALL, AS_UFUNC, AS_NATIVE):
             emit_deadline(&self.code)
+        return 0
+
+    cdef int _note_return(self, int64_t pc, int64_t dst) except -1:
+        """Remember where a frame that the call at `pc` pushes returns to: the code that was emitted
+        last.  (Where a tail call is one operation, only its fallback pushes one, and comes later.)"""
+        if self.stepped:
+            self.image.returns[pc] = self.code.count, dst
         return 0
 
     cdef int64_t _callee_operand(self, int64_t pc, int64_t rewritings) except? -1:
@@ -729,6 +738,8 @@ cdef class Translator:
             done = self._builtin(kind, self.scratch if discard else dst, count, args)
         if not done:
             return False
+        if kind == AS_INVOKE_CLOSURE:
+            self._note_return(pc, self.scratch if discard else dst)
         if has_fallback(self.code.data[start]):
             self._add_fallback(start, pc, pc + 1, 0)
         if has_dst(self.code.data[start]):

@@ -362,9 +362,23 @@ class VirtualMachine(Machine):
     def _start(self, function: VMFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run:
         from .runs import Run  # here, since most programs are called
 
+        checkpoints = None
         if kwargs:
-            args = self._parameters_of(function).order(args, kwargs)
-        return Run(self, function.index, args)
+            params = self._parameters_of(function)
+            given = {
+                name: kwargs.pop(name)
+                for name in ("checkpoint", "every") if name in kwargs and not params.has(name)
+            }  # fmt: skip
+            if given:
+                from .saved_runs.checkpoints import Checkpoints  # here, since few runs have them
+
+                if given.get("checkpoint") is None:
+                    raise TypeError("start: every: expected a checkpoint beside it")
+                checkpoints = Checkpoints(given["checkpoint"], given.get("every"))
+            args = params.order(args, kwargs)
+        run = Run(self, function.index, args)
+        run._checkpoints = checkpoints
+        return run
 
     def _async_call(
         self, function: VMFunction, args: tuple[Any, ...], kwargs: dict[str, Any]

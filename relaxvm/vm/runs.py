@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Any, Final, Self
 
 from .._core import Stepper
-from ..errors import CancelledError, RelaxVMError, did_you_mean
+from ..errors import CancelledError, RelaxVMError, SuspendedError, did_you_mean
 from ..executable import VMExecutable
 from ..executable.debug_info import Location, Span
 from ..executable.formats.places import span_text
@@ -16,6 +19,10 @@ from ..isa import FuncKind
 from ..messages import describe, readable
 from .machine import VirtualMachine
 from .stops import find_pcs
+
+if TYPE_CHECKING:
+    from .saved_runs.checkpoints import Checkpoints
+    from .saved_runs.reader import SavedRun
 
 __all__ = ["Frame", "Run", "Until"]
 
@@ -118,6 +125,11 @@ class Run(Stepper):
 
     A run keeps its VM alive, and its frames the values in them, until it ends or is dropped.  Any
     thread may resume it, but one at a time.
+
+    A run that is paused can be written to a file, which `relaxvm.load_run` makes a run of again, in
+    another process or on another machine::
+
+        run.save("run.ckpt")
     """
 
     def __init__(
@@ -129,12 +141,35 @@ class Run(Stepper):
             stepped: False for a run at the speed of a call, which does not pause, but can be
                 cancelled by itself.
         """
+        self._prepare(vm, None)
+        self._is_stepped = stepped
+        self._open(vm, index, args, stepped)
+
+    def _prepare(self, vm: VirtualMachine, checkpoints: Checkpoints | None) -> None:
         self._vm = vm
         self._value: Any = None
         self._error: BaseException | None = None
         self._variables: dict[int, Variables] = {}
         self._stops: tuple[object, bytes] | None = None
-        self._open(vm, index, args, stepped)
+        self._checkpoints = checkpoints
+        self._is_stepped = True
+        self._thread = 0  # of the call that makes it go on, which has several parts; else 0
+        self._is_to_pause = False
+        self._waiting: list[threading.Event] = []
+
+    @classmethod
+    def _restored(
+        cls, vm: VirtualMachine, saved: SavedRun, checkpoints: Checkpoints | None
+    ) -> Self:
+        """A run that was saved, whose frames have been checked."""
+        run = cls.__new__(cls)
+        run._prepare(vm, checkpoints)
+        record = saved.run
+        run._restore(
+            vm, record.function, [tuple(frame) for frame in saved.frames], bool(record.begun),
+            record.position, record.fuel_used, record.wall_used_ns, saved.object_bytes,
+        )  # fmt: skip
+        return run
 
     # What it is at
 
@@ -256,14 +291,15 @@ class Run(Stepper):
         if not callable(until):
             self._go_on(steps, self._stops_of(until), 0)
             return self.frame
-        if not self._has_begun:
-            self._go_on(0, None, 0)  # to the first instruction
-            if until(self):
-                return self.frame
-        while steps > 0 and self._go_on(1, None, 0):
-            steps -= 1
-            if until(self):
-                break
+        with self._going():
+            if not self._has_begun:
+                self._advance_one(0)  # to the first instruction
+                if until(self):
+                    return self.frame
+            while steps > 0 and not self._is_to_pause and self._advance_for(1, None, 0):
+                steps -= 1
+                if until(self):
+                    break
         return self.frame
 
     def resume_at(
@@ -287,10 +323,13 @@ class Run(Stepper):
 
         Raises:
             CancelledError: it was cancelled.
+            SuspendedError: `suspend` has paused it before its end.
             Exception: what the program raises, or has raised.
         """
-        if not self.done:
-            self._go_on(_ENDLESS, None, 0)
+        if not self.done and self._go_on(_ENDLESS, None, 0):
+            frame = self.frame
+            at = "" if frame is None else f" in {readable(frame.function)} at pc {frame.pc}"
+            raise SuspendedError(f"the run was suspended{at}; it can be saved, and result() goes on")
         if self._error is not None:
             raise self._error
         return self._value
@@ -304,7 +343,113 @@ class Run(Stepper):
             self._error = CancelledError("the run was cancelled")
             self._stop()
 
+    def suspend(self, timeout: float | None = None, *, wait: bool = True) -> bool:
+        """Pause it before its next instruction, where another thread makes it go on.
+
+        The call in that thread returns as at any other place where it pauses; `result` raises
+        `SuspendedError`.  A packed function that it has called ends first.
+
+        Args:
+            timeout: the most seconds to wait.
+            wait: False to ask for it and return at once, as a handler of a signal or a function
+                that the run itself has called has to.
+
+        Returns:
+            Whether it has not ended: then it is paused, or, with ``wait=False``, soon will be.
+
+        Raises:
+            TimeoutError: it goes on for longer than `timeout`; it pauses later.
+            RelaxVMError: the run waits for this very call to end.
+        """
+        if not self._is_stepped:
+            raise RelaxVMError("suspend: a run of async_call does not pause; cancel ends it")
+        if not self._thread:
+            return not self.done
+        if wait and self._thread == threading.get_ident():
+            raise RelaxVMError("suspend: the run has called the function that calls this, and waits "
+                               "for it; suspend(wait=False) pauses it afterwards")  # fmt: skip
+        paused = threading.Event()
+        self._waiting.append(paused)
+        self._is_to_pause = True
+        self._interrupt()
+        if wait and self._thread and not paused.wait(timeout):
+            raise TimeoutError(f"suspend: the run has not paused within {timeout} s: a function "
+                               f"that it has called takes long")  # fmt: skip
+        return not self.done
+
+    def save(self, target: str | os.PathLike[str] | IO[bytes]) -> None:
+        """Write it to a file, from which `relaxvm.load_run` goes on; it stays as it is.
+
+        The file has the frames with all their values and what the machine keeps in ``vm.state``.
+        It refers to constants of the executable, and has no code.  Equal runs give equal bytes.
+
+        A file at a path is replaced atomically: the bytes are written to a new file in the same
+        folder and flushed to the disk; then it takes the name of the old one.
+
+        Args:
+            target: path, or file opened for writing bytes.
+
+        Raises:
+            UnsavableError: a register holds what a file cannot hold, such as a Python function that
+                the executable does not name, or an object of another package; the message and the
+                error's attributes say where.
+            RelaxVMError: it has ended, or is in progress: see `suspend`.
+            FormatError: the executable has no binary form.
+            OSError: the file cannot be written; an old file at the path is unchanged.
+            TypeError: `target` is neither a path nor a file.
+        """
+        from .saved_runs import saving  # here, since most runs are not saved
+
+        saving.save(self, target)
+
     def _go_on(self, steps: int, stops: bytes | None, depth: int) -> bool:
+        """Go on as `_advance` does; return whether it has paused."""
+        with self._going():
+            while True:
+                if not self._advance_for(steps, stops, depth):
+                    return False
+                left = self._interrupted_steps
+                if left is None or self._is_to_pause or self._has_arrived(left, stops, depth):
+                    return True
+                steps = left  # it was interrupted for a checkpoint
+
+    @contextmanager
+    def _going(self) -> Iterator[None]:
+        """While it is made to go on; those who wait for its pause are told afterwards."""
+        if self._thread:
+            raise RelaxVMError("the run is in progress: only one that is paused can be used so")
+        self._thread = threading.get_ident()
+        try:
+            yield
+        finally:
+            self._thread = 0
+            self._is_to_pause = False
+            while self._waiting:
+                self._waiting.pop().set()
+
+    def _has_arrived(self, steps: int, stops: bytes | None, depth: int) -> bool:
+        """Whether it would have paused where it was interrupted."""
+        if steps <= 0 or (depth > 0 and self.depth <= depth):
+            return True
+        return stops is not None and bool(stops[self._frames(0, 1)[0][1]])
+
+    def _advance_for(self, steps: int, stops: bytes | None, depth: int) -> bool:
+        """Go on, and write a checkpoint if one is due when it pauses."""
+        checkpoints = self._checkpoints
+        if checkpoints is None:
+            return self._advance_one(steps, stops, depth)
+        timer = checkpoints.watch(self._interrupt)
+        try:
+            paused = self._advance_one(steps, stops, depth)
+        finally:
+            timer.cancel()
+        if paused and checkpoints.is_due:
+            checkpoints.write(self.save)
+        if self._error is not None:  # cancelled meanwhile
+            raise self._error
+        return paused
+
+    def _advance_one(self, steps: int, stops: bytes | None = None, depth: int = 0) -> bool:
         try:
             paused, value = self._advance(steps, stops, depth)
         except BaseException as error:

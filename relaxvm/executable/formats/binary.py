@@ -50,7 +50,7 @@ from ._tensor_section import PLACEHOLDER
 from ._tensors import MAX_RANK
 from .sections import SectionPlace, load_sections, save_sections
 
-__all__ = ["Decoded", "Source", "dumps", "load", "loads", "read", "read_buffer", "save"]
+__all__ = ["Decoded", "Source", "digest", "dumps", "load", "loads", "read", "read_buffer", "save"]
 
 Source: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | IO[bytes] | Any
 """The input of `load`: a path, a binary file, or anything with the buffer protocol."""
@@ -489,6 +489,21 @@ def dumps(ex: VMExecutable, *, debug: bool = True, prim_funcs: bool = True) -> b
         FormatError: something has no binary form; the message names it.
     """
     return b"".join(_encode(ex, debug, prim_funcs).views())
+
+
+def digest(ex: VMExecutable) -> bytes:
+    """Return the SHA-256 of the stream of an executable without debug information, 32 bytes: equal
+    for equal executables with equal PrimFuncs, in all processes.
+
+    Raises:
+        FormatError: as `dumps`.
+    """
+    import hashlib  # here, since it is slow to import and running a program does not need it
+
+    found = hashlib.sha256()
+    for view in _encode(ex, False, True).views():
+        found.update(view)
+    return found.digest()
 
 
 def save(
