@@ -109,7 +109,9 @@ class RNNState(KVState):
             [
                 as_tensor(each, subject, (self._most, self._history, *first.shape), first.dtype,
                           writeable=True)
-                for each, first in zip(as_fields(layer, states, subject), self._initial, strict=True)
+                for each, first in zip(
+                    as_fields(layer, states, subject), self._initial, strict=True
+                )
             ]
             for layer in as_rows(storages, subject)
         ]  # fmt: skip

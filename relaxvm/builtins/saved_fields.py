@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..messages import describe
 
-__all__ = ["as_count", "as_counts", "as_flag", "as_fields", "as_function", "as_rows", "as_tensor"]
+__all__ = ["as_count", "as_counts", "as_fields", "as_flag", "as_function", "as_rows", "as_tensor"]
 
 _MOST = (1 << 62) - 1
 

@@ -432,7 +432,8 @@ class ParamModule:
     def restore_fields(self, fields: tuple[Any, ...]) -> None:
         """See `relaxvm.vm.saved_runs.states`."""
         (params,) = as_fields(fields, 1, "parameters")
-        self._params = tuple([as_tensor(each, "parameter") for each in as_rows(params, "parameters")])
+        rows = as_rows(params, "parameters")
+        self._params = tuple([as_tensor(each, "parameter") for each in rows])
 
     def get_params(self) -> tuple[Tensor, ...]:
         """Return the parameters."""

@@ -23,9 +23,10 @@ from .files import (
 from .inputs import add_input_arguments
 
 if TYPE_CHECKING:
+    from ..limits import Limits
     from ..vm import VirtualMachine
 
-__all__ = ["add_run_arguments", "make_vm", "running"]
+__all__ = ["add_machine_arguments", "add_run_arguments", "make_machine", "make_vm", "running"]
 
 _DEFAULT_FUNCTION: Final = "main"
 
@@ -35,10 +36,20 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     add_file_argument(parser)
     parser.add_argument("--function", metavar="NAME",
                         help="function to call (default: main, or the only one)")  # fmt: skip
+    _add_kernel_arguments(parser)
+    add_input_arguments(parser)
+
+
+def add_machine_arguments(parser: argparse.ArgumentParser) -> None:
+    """The file, and the functions that it calls."""
+    add_file_argument(parser)
+    _add_kernel_arguments(parser)
+
+
+def _add_kernel_arguments(parser: argparse.ArgumentParser) -> None:
     add_kernels_argument(parser)
     parser.add_argument("--native", action="store_true",
                         help="load the kernels in the file. This runs its code")  # fmt: skip
-    add_input_arguments(parser)
 
 
 def make_vm(args: argparse.Namespace, console: Console) -> tuple[VirtualMachine, FunctionInfo]:
@@ -48,27 +59,44 @@ def make_vm(args: argparse.Namespace, console: Console) -> tuple[VirtualMachine,
         UsageError: there is no such function.
         CommandError: the file cannot be read, or functions are missing.
     """
-    from ..vm import VirtualMachine
-
     limits = limits_of(args)
     import_kernels(args.kernels)
     with console.progress(f"loading {args.file}"):
         executable = open_executable(args.file, limits).executable
         info = _choose_function(executable, args.function)
-        if args.native and isinstance(executable.kernels, StoredKernels):
-            from ..native.stored import load_stored  # here, since most commands do not need it
+        return _machine(executable, limits, args), info
 
-            executable = executable.with_kernels(load_stored(executable.kernels))
-        # The VM verifies the executable first.
-        try:
-            vm = VirtualMachine(executable, limits=limits, functions=_allowed(args))
-        except LinkError as error:
-            raise CommandError(
-                f"{error}\n  on the command line: --kernels MODULE registers them"
-                + "; --native loads those in the file" * _is_stored(executable),
-                Exit.MISSING,
-            ) from error
-    return vm, info
+
+def make_machine(args: argparse.Namespace, console: Console) -> VirtualMachine:
+    """A machine for the file of `add_machine_arguments`.
+
+    Raises:
+        CommandError: the file cannot be read, or functions are missing.
+    """
+    limits = limits_of(args)
+    import_kernels(args.kernels)
+    with console.progress(f"loading {args.file}"):
+        return _machine(open_executable(args.file, limits).executable, limits, args)
+
+
+def _machine(
+    executable: VMExecutable, limits: Limits | None, args: argparse.Namespace
+) -> VirtualMachine:
+    from ..vm import VirtualMachine
+
+    if args.native and isinstance(executable.kernels, StoredKernels):
+        from ..native.stored import load_stored  # here, since most commands do not need it
+
+        executable = executable.with_kernels(load_stored(executable.kernels))
+    # The VM verifies the executable first.
+    try:
+        return VirtualMachine(executable, limits=limits, functions=_allowed(args))
+    except LinkError as error:
+        raise CommandError(
+            f"{error}\n  on the command line: --kernels MODULE registers them"
+            + "; --native loads those in the file" * _is_stored(executable),
+            Exit.MISSING,
+        ) from error
 
 
 def _is_stored(executable: VMExecutable) -> bool:

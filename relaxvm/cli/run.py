@@ -13,13 +13,15 @@ import numpy as np
 
 from ..vm.entry_checks import params_of
 from .arrays import replacing, write_npz
+from .checkpoints import checked_interval, checkpointed, resumed
 from .console import Console
 from .exits import Exit, UsageError
 from .inputs import gather_inputs
-from .machines import add_run_arguments, make_vm, running
+from .machines import add_machine_arguments, add_run_arguments, make_machine, make_vm, running
 from .outputs import flatten, summarize, summary_line, to_arrays
 
 if TYPE_CHECKING:
+    from ..executable import FunctionInfo
     from ..observe import Profile
     from ..vm import VirtualMachine
 
@@ -43,7 +45,26 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
                      help="print where the time goes: functions and call sites")  # fmt: skip
     run.add_argument("--trace", metavar="PATH",
                      help="write a timeline for https://ui.perfetto.dev")  # fmt: skip
+    run.add_argument("--checkpoint", metavar="PATH",
+                     help="save the run to this file now and then, and when it is stopped; "
+                          "relaxvm resume goes on with it")  # fmt: skip
+    run.add_argument("--every", type=float, metavar="SECONDS",
+                     help="between two checkpoints (default 60)")  # fmt: skip
     run.set_defaults(command=_run)
+
+    resume = commands.add_parser(
+        "resume", parents=[common], help="go on with a run that was saved",
+        description="Go on with a run that relaxvm run --checkpoint or run.save has written.",
+    )  # fmt: skip
+    resume.add_argument("run", metavar="RUN", help="the saved run")
+    add_machine_arguments(resume)
+    resume.add_argument("--output", metavar="PATH",
+                        help="write the outputs: .npz, or .npy for one array")  # fmt: skip
+    resume.add_argument("--checkpoint", metavar="PATH",
+                        help="where checkpoints go (default: RUN)")  # fmt: skip
+    resume.add_argument("--every", type=float, metavar="SECONDS",
+                        help="between two checkpoints (default 60)")  # fmt: skip
+    resume.set_defaults(command=_resume)
 
     bench = commands.add_parser(
         "bench", parents=[common], help="time a function",
@@ -58,11 +79,20 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
 def _run(args: argparse.Namespace, console: Console) -> int:
     if args.repeat < 1:
         raise UsageError(f"--repeat: expected a number >= 1, got {args.repeat}")
+    if args.every is not None and args.checkpoint is None:
+        raise UsageError("--every: expected --checkpoint PATH beside it")
     vm, info = make_vm(args, console)
     inputs = gather_inputs(
         args, params_of(vm.executable, info), console, vm.executable.names_of(info.name).inputs
     )
     function = vm[info.name]
+    if args.checkpoint is not None:
+        if args.repeat > 1 or args.profile or args.trace:
+            raise UsageError("--checkpoint: not together with --repeat, --profile and --trace")
+        every = checked_interval(args.every)
+        begun = vm.functions[info.name].start(*inputs, checkpoint=args.checkpoint, every=every)
+        result = checkpointed(begun, args.checkpoint, args.file, console)
+        return _show(args, result, vm, info, console)
     total = args.repeat if args.repeat > 1 else None
     profile: Profile | None = None
     times = []
@@ -77,13 +107,35 @@ def _run(args: argparse.Namespace, console: Console) -> int:
             times.append(time.perf_counter_ns() - begun)
             progress.step()
 
+    return _show(args, result, vm, info, console, times, profile)
+
+
+def _resume(args: argparse.Namespace, console: Console) -> int:
+    every = checked_interval(args.every)
+    vm = make_machine(args, console)
+    path = args.checkpoint or args.run
+    run = resumed(vm, args.run, path, every)
+    result = checkpointed(run, path, args.file, console)
+    return _show(args, result, vm, vm.executable.function(run.function), console)
+
+
+def _show(
+    args: argparse.Namespace,
+    result: Any,
+    vm: VirtualMachine,
+    info: FunctionInfo,
+    console: Console,
+    times: Sequence[int] = (),
+    profile: Profile | None = None,
+) -> int:
+    """Print and save what a run has returned."""
     names = vm.executable.names_of(info.name).outputs
     summaries = [summarize(name, leaf) for name, leaf in flatten(result, names)]
     data: dict[str, Any] = {"function": info.name, "outputs": summaries}
     console.text("\n".join(map(summary_line, summaries)) or "no outputs: an empty tuple")
-    if args.repeat > 1:
-        data["times_ns"] = times
-        console.text(f"{args.repeat} runs: min {_duration(min(times))}, "
+    if len(times) > 1:
+        data["times_ns"] = [*times]
+        console.text(f"{len(times)} runs: min {_duration(min(times))}, "
                      f"median {_duration(statistics.median(times))}, max {_duration(max(times))}")
     if args.output is not None:
         _save(args.output, result, names, console)

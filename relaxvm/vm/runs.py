@@ -166,7 +166,7 @@ class Run(Stepper):
         run._prepare(vm, checkpoints)
         record = saved.run
         run._restore(
-            vm, record.function, [tuple(frame) for frame in saved.frames], bool(record.begun),
+            vm, record.function, [(f.function, f.pc, f.registers) for f in saved.frames], bool(record.begun),
             record.position, record.fuel_used, record.wall_used_ns, saved.object_bytes,
         )  # fmt: skip
         return run
@@ -329,7 +329,9 @@ class Run(Stepper):
         if not self.done and self._go_on(_ENDLESS, None, 0):
             frame = self.frame
             at = "" if frame is None else f" in {readable(frame.function)} at pc {frame.pc}"
-            raise SuspendedError(f"the run was suspended{at}; it can be saved, and result() goes on")
+            raise SuspendedError(
+                f"the run was suspended{at}; it can be saved, and result() goes on"
+            )
         if self._error is not None:
             raise self._error
         return self._value
@@ -366,8 +368,10 @@ class Run(Stepper):
         if not self._thread:
             return not self.done
         if wait and self._thread == threading.get_ident():
-            raise RelaxVMError("suspend: the run has called the function that calls this, and waits "
-                               "for it; suspend(wait=False) pauses it afterwards")  # fmt: skip
+            raise RelaxVMError(
+                "suspend: the run has called the function that calls this, and waits for it; "
+                "suspend(wait=False) pauses it afterwards"
+            )
         paused = threading.Event()
         self._waiting.append(paused)
         self._is_to_pause = True

@@ -22,14 +22,14 @@ from ...dtypes import as_dtype
 from ...errors import FormatError, MissingExtraError
 from ...executable.formats._fields import I64, Reader, Writer, utf8
 from ...executable.formats._tensors import MAX_RANK
-from ...isa import FuncKind
 from ...messages import readable
 from ...values import Device, Shape
 from .memory import LoadedBlock
 from .states import STATES, state_name_of
 
 __all__ = [
-    "BY_CODE", "KINDS", "Loading", "ObjectMemory", "Saving", "ValueKind", "kind_of_value", "owner_of",
+    "BY_CODE", "KINDS", "Loading", "ObjectMemory", "Saving", "ValueKind", "kind_of_value",
+    "owner_of",
 ]  # fmt: skip
 
 
@@ -76,7 +76,10 @@ class Loading(Protocol):
 
     read: Reader
     blocks: Sequence[LoadedBlock]
-    constants: Sequence[Any]
+
+    @property
+    def constants(self) -> Sequence[Any]:
+        """Those of the executable."""
 
     def part(self) -> Any:
         """Read the reference to a value before the one that is read."""
@@ -253,7 +256,8 @@ def _read_dtype(at: Loading) -> np.dtype[Any]:
 
 
 def _write_layout(to: Saving, array: NDArray[Any], offset: int) -> None:
-    to.to.put(struct.pack(f"<Q{2 * array.ndim}q", array.ndim, *array.shape, *array.strides))
+    strides = array.strides if array.size else (0,) * array.ndim  # those of empty arrays vary
+    to.to.put(struct.pack(f"<Q{2 * array.ndim}q", array.ndim, *array.shape, *strides))
     to.to.put(I64.pack(offset) + bytes([_WRITEABLE if array.flags.writeable else 0]))
 
 
@@ -281,7 +285,7 @@ def _read_layout(
     if size * max(itemsize, 1) >= _MOST_SIZE or max(shape, default=0) >= _MOST_SIZE:
         raise FormatError("the dimensions multiply to more than 2**62 bytes")
     if nbytes is None:
-        if size and itemsize:
+        if (size and itemsize) or any(strides) or offset:
             raise FormatError("an array with elements is in no memory")
         return shape, strides, offset, bool(flags)
     if not size:
@@ -317,7 +321,7 @@ def _read_tensor(at: Loading) -> NDArray[Any]:
         shape, strides, offset, writeable = _read_layout(at, dtype.itemsize, memory.nbytes)
         if writeable and not memory.flags.writeable:
             raise FormatError("an array in a constant is writeable")
-        found = np.ndarray(shape, dtype, memory, offset, strides)  # type: ignore[arg-type]
+        found = np.ndarray(shape, dtype, memory, offset, strides)
     found.flags.writeable = writeable
     return found
 
@@ -330,8 +334,13 @@ _TEXT: Final = (str, bytes, type(None), int, float, bool)
 def owner_of(array: NDArray[Any]) -> NDArray[Any]:
     """The array that owns the memory of an array of objects, or the array itself."""
     owner = array
-    while isinstance(owner.base, np.ndarray) and owner.base.dtype == owner.dtype:
-        owner = owner.base
+    base: Any = array.base
+    while base is not None:
+        if isinstance(base, np.ndarray):
+            if base.dtype != array.dtype:
+                break
+            owner = base
+        base = getattr(base, "base", None)  # as_strided puts an object between two arrays
     is_whole = owner.flags.c_contiguous or owner.flags.f_contiguous
     return owner if is_whole else array
 
@@ -381,7 +390,7 @@ def _read_list(at: Loading) -> tuple[list[Any], tuple[int, ...]]:
 
 
 def _items_of_map(to: Saving, value: Any) -> list[Any]:
-    found = []
+    found: list[Any] = []
     for key, item in value.items():
         if type(key) not in _TEXT:
             raise TypeError(f"a map with a key of the class {type(key).__name__}")
@@ -506,9 +515,8 @@ def _read_storage(at: Loading) -> Storage:
     (number,) = at.read.unpack(I64)
     if not 0 <= number < len(at.blocks) or at.blocks[number].storage is None:
         raise FormatError(f"there is no storage {number}")
-    storage = at.blocks[number].storage
-    assert storage is not None
-    return storage
+    found: Storage = at.blocks[number].storage
+    return found
 
 
 def _write_constant(to: Saving, value: Any) -> None:
@@ -569,7 +577,8 @@ def _read_object_tensor(at: Loading) -> Any:
         found = np.lib.stride_tricks.as_strided(
             memory.owner[offset // itemsize :], shape, strides
         )
-    found.flags.writeable = writeable
+    if not writeable:
+        found.flags.writeable = False
     return found
 
 

@@ -89,10 +89,8 @@ def load_run(
 
 def _read(source: Any, vm: VirtualMachine, digest: bytes) -> SavedRun:
     if isinstance(source, (str, os.PathLike)):
-        with open(source, "rb", buffering=0) as raw:
-            # Large reads go past the buffer, directly to where the arrays are.
-            with io.BufferedReader(raw) as file:
-                return _read_file(file, os.fsdecode(source), vm, digest)
+        with open(source, "rb") as file:
+            return _read_file(file, os.fsdecode(source), vm, digest)
     if hasattr(source, "read"):
         return _read_file(source, name_of(source), vm, digest)
     try:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import weakref
 from bisect import bisect_right
 from typing import Any, Final
 
 import numpy as np
 
+from ...errors import FormatError
 from ...executable import VMExecutable
 from ...executable.formats import binary
 from .memory import extent_of
@@ -19,12 +21,13 @@ class Program:
     """What is known of an executable.
 
     Attributes:
-        digest: SHA-256 of its binary form without debug information, 32 bytes.
+        digest: SHA-256 of its binary form without debug information, 32 bytes; of its listing if
+            it has no binary form.
         number_of: the numbers of the constants that are objects, by their ids.
     """
 
     def __init__(self, executable: VMExecutable) -> None:
-        self.digest = binary.digest(executable)
+        self.digest = _digest_of(executable)
         self.number_of: dict[int, int] = {}
         extents = []
         for number, value in enumerate(executable.constants):
@@ -46,6 +49,14 @@ class Program:
         return self._extents[at][2], self._extents[at][0]
 
 
+def _digest_of(executable: VMExecutable) -> bytes:
+    try:
+        return binary.digest(executable)
+    except FormatError:  # of constants that only a listing has
+        listing = executable.strip().as_text(complete=True)
+        return hashlib.sha256(listing.encode()).digest()
+
+
 _programs: Final[dict[int, tuple[weakref.ref[VMExecutable], Program]]] = {}
 """By the ids of executables, which are immutable: to hash one takes a second for two gigabytes."""
 
@@ -54,7 +65,7 @@ def program_of(executable: VMExecutable) -> Program:
     """Return what is known of an executable.
 
     Raises:
-        FormatError: it has no binary form; the message says why.
+        FormatError: it has neither a binary form nor a listing; the message says why.
     """
     key = id(executable)
     known = _programs.get(key)

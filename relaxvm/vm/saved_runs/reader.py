@@ -71,23 +71,26 @@ class _Loading:
         self.values: list[Any] = []
         self.parts = 0
         self._vm = vm
-        self._count = 0
+        self._unfilled: list[tuple[int, Any, Any, tuple[int, ...]]] = []
 
     def read_all(self) -> None:
-        self._count = self.read.count(_LEAST_VALUE)
-        self.read.within("data_parts", self._count, "values")
-        unfilled: list[tuple[int, Any, Any, tuple[int, ...]]] = []
-        for number in self.read.entries("value", self._count):
+        """Read the values, of which some are empty until `fill`."""
+        count = self.read.count(_LEAST_VALUE)
+        self.read.within("data_parts", count, "values")
+        for number in self.read.entries("value", count):
             kind = BY_CODE.get(self.read.stream.take(1)[0])
             if kind is None:
                 raise FormatError("unknown kind of value")
             value = kind.read(self)
             if kind.fill is not None:
                 value, refs = value
-                unfilled.append((number, kind.fill, value, refs))
+                self._unfilled.append((number, kind.fill, value, refs))
             self.values.append(value)
+
+    def fill(self) -> None:
+        """Give values that are filled their parts, once arrays have their elements."""
         self.read.section = "value"
-        for number, fill, value, refs in unfilled:
+        for number, fill, value, refs in self._unfilled:
             self.read.index = number
             fill(value, [self.at(ref) for ref in refs])
         self.read.index = -1
@@ -216,6 +219,7 @@ def _read_parts(
         raise FormatError(f"{read.left} bytes follow at byte {read.stream.position}")
     read.section = "memory"
     _fill_blocks(file, blocks, head)
+    values.fill()
     for read.index, frame in enumerate(frames):
         read.section = "frame"
         registers = tuple([values.at(ref) for ref in frame.registers])
