@@ -90,8 +90,8 @@ def _run(args: argparse.Namespace, console: Console) -> int:
         if args.repeat > 1 or args.profile or args.trace:
             raise UsageError("--checkpoint: not together with --repeat, --profile and --trace")
         every = checked_interval(args.every)
-        begun = vm.functions[info.name].start(*inputs, checkpoint=args.checkpoint, every=every)
-        result = checkpointed(begun, args.checkpoint, args.file, console)
+        started = vm.functions[info.name].start(*inputs, checkpoint=args.checkpoint, every=every)
+        result = checkpointed(started, args.checkpoint, args.file, console)
         return _show(args, result, vm, info, console)
     total = args.repeat if args.repeat > 1 else None
     profile: Profile | None = None

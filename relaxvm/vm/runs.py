@@ -166,8 +166,9 @@ class Run(Stepper):
         run._prepare(vm, checkpoints)
         record = saved.run
         run._restore(
-            vm, record.function, [(f.function, f.pc, f.registers) for f in saved.frames], bool(record.begun),
-            record.position, record.fuel_used, record.wall_used_ns, saved.object_bytes,
+            vm, record.function, [(f.function, f.pc, f.registers) for f in saved.frames],
+            bool(record.begun), record.position, record.fuel_used, record.wall_used_ns,
+            saved.object_bytes,
         )  # fmt: skip
         return run
 
