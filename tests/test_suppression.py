@@ -182,6 +182,17 @@ def test_more_rows_than_there_are(count: int) -> None:
             np.zeros((1, 6), np.int32))  # fmt: skip
 
 
+@pytest.mark.filterwarnings("error")
+def test_boxes_that_are_no_numbers() -> None:
+    data = DATA.copy()
+    data[0, 0, 2:] = [-np.inf, -np.inf, np.inf, np.inf]
+    data[0, 1, 2:] = np.nan
+    places, count = run(lambda *x: VISION.non_max_suppression(*x, force_suppress=True), data,
+                        np.array([6], np.int32), np.arange(6, dtype=np.int32)[None])  # fmt: skip
+    assert places.tolist() == [[5, 3, 0, 1, 4, 2]]
+    assert count.tolist() == [[6]]
+
+
 def test_wrong_outs() -> None:
     kernel = relaxvm.get_func("relaxvm.kernel.vision.non_max_suppression")
     args = (DATA, np.array([1]), np.zeros((1, 6), np.int32), -1, 0.5, 0, -1, 2, 1, 0, 1, 0)

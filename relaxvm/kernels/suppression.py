@@ -155,6 +155,11 @@ def _best_first(scores: NDArray[Any]) -> NDArray[np.intp]:
     return order.argsort(-np.array(scores, np.float64))
 
 
+def _quiet() -> Any:
+    """No warnings: boxes without ends, or with NaN, do not overlap with others."""
+    return np.errstate(invalid="ignore", over="ignore")
+
+
 class _Boxes:
     """Boxes, some of which may suppress others.
 
@@ -170,7 +175,8 @@ class _Boxes:
         a, b, c, d = corners.T
         self.low = np.minimum(a, c), np.minimum(b, d)
         self.high = np.maximum(a, c), np.maximum(b, d)
-        self.areas = (self.high[0] - self.low[0]) * (self.high[1] - self.low[1])
+        with _quiet():
+            self.areas = (self.high[0] - self.low[0]) * (self.high[1] - self.low[1])
         self.ids = None if ids is None else ids.copy()
         self.threshold = threshold
 
@@ -180,13 +186,14 @@ class _Boxes:
     def overlaps(self, at: int) -> NDArray[Any]:
         """The common area of one box and each box over the area of both; 0 for other ids."""
         check_time()
-        sides = [
-            np.maximum(np.minimum(high[at], high) - np.maximum(low[at], low), 0)
-            for low, high in zip(self.low, self.high, strict=True)
-        ]
-        common = sides[0] * sides[1]
-        union = self.areas[at] + self.areas - common
-        found: NDArray[Any] = np.divide(common, union, np.zeros_like(common), where=union > 0)
+        with _quiet():
+            sides = [
+                np.maximum(np.minimum(high[at], high) - np.maximum(low[at], low), 0)
+                for low, high in zip(self.low, self.high, strict=True)
+            ]
+            common = sides[0] * sides[1]
+            union = self.areas[at] + self.areas - common
+            found: NDArray[Any] = np.divide(common, union, np.zeros_like(common), where=union > 0)
         if self.ids is not None:
             found[self.ids != self.ids[at]] = -1
         return found
