@@ -111,7 +111,7 @@ def test_the_first_value_that_differs(
     args = ["compare", str(path), "--with", "reference", "--random", "--dim", "n=4"]
     assert main(args) == 1
     out = capsys.readouterr().out
-    assert "b, of node 1 (Split): 1 of 6 elements differ, by at most" in out
+    assert "b, of node 1 (Split): 1 of 6 elements differ by up to" in out
     assert "at [0, 1]: " in out
     assert "2 of 5 values are equal" in out
     assert main([*args, "--all", "--json"]) == 1

@@ -36,13 +36,19 @@ class Tolerance(NamedTuple):
     Attributes:
         rtol, atol: None for what fits the data type: sixteen units in the last place, and for
             integers nothing.
+        within: in place of both, a part of the largest magnitude in the tensor; data types have to
+            be the same, and integers equal.
     """
 
     rtol: float | None = None
     atol: float | None = None
+    within: float | None = None
 
-    def of(self, dtype: np.dtype[Any]) -> tuple[float, float]:
-        """Both for a data type."""
+    def of(self, dtype: np.dtype[Any], largest: float) -> tuple[float, float]:
+        """Both for a data type and the largest magnitude in a tensor."""
+        if self.within is not None:
+            exact = dtype.kind in "biu" and dtype.type.__module__ == "numpy"
+            return 0.0, 0.0 if exact else self.within * (largest or 1.0)
         if dtype.kind not in "fc" and dtype.type.__module__ == "numpy":
             return self.rtol or 0.0, self.atol or 0.0
         eps = _epsilon(dtype)
@@ -66,6 +72,7 @@ class Difference:
         name: the variable, or `RESULT`.
         text: what differs, for people; empty if they are the same within the tolerance.
         max_abs, max_rel: the greatest absolute and relative difference of elements.
+        largest: the largest magnitude of a finite element of b.
         count: elements that are too far apart.
         index: of the one that is the farthest apart.
         a, b: where the values come from: function, pc, and place in the source.
@@ -79,6 +86,17 @@ class Difference:
     index: tuple[int, ...] = ()
     a: str = ""
     b: str = ""
+    largest: float = 0.0
+
+    @property
+    def distance(self) -> float:
+        """`max_abs` as a part of `largest`; 1 for texts that differ, infinite for tensors of other
+        shapes or data types."""
+        if self.text and not self.count:
+            return math.inf
+        if self.count and not self.largest and not self.max_abs:
+            return 1.0
+        return self.max_abs / (self.largest or 1.0)
 
     def __bool__(self) -> bool:
         return bool(self.text)
@@ -245,6 +263,7 @@ def differ(a: Computed, b: Computed, tolerance: Tolerance) -> Difference:
     return Difference(
         str(a), found.text, found.max_abs, found.max_rel, found.count, found.index,
         a.function or "" if found.text else "", b.function or "" if found.text else "",
+        found.largest,
     )  # fmt: skip
 
 
@@ -288,17 +307,16 @@ def _differ_tuples(a: Sequence[Any], b: Sequence[Any], tolerance: Tolerance) -> 
 def _differ_arrays(a: Any, b: Any, tolerance: Tolerance) -> Difference:
     if a.shape != b.shape:
         return Difference("", f"shapes {list(a.shape)} and {list(b.shape)}")
-    if a.dtype != b.dtype and a.dtype.kind + b.dtype.kind not in ("if", "fi", "bi", "ib"):
-        same_kind = a.dtype.kind == b.dtype.kind
-        if not same_kind:
-            return Difference("", f"data types {a.dtype} and {b.dtype}")
+    mixed = a.dtype.kind + b.dtype.kind
+    alike = mixed in ("if", "fi", "bi", "ib") or a.dtype.kind == b.dtype.kind
+    if a.dtype != b.dtype and (tolerance.within is not None or not alike):
+        return Difference("", f"data types {a.dtype} and {b.dtype}")
     if a.dtype.kind in "OSUV" and a.dtype.type.__module__ == "numpy":
         same = a == b
         count = int(a.size - np.count_nonzero(same))
         return Difference("", f"{count} of {a.size} elements differ" if count else "", count=count)
     if a.size == 0:
         return Difference("")
-    rtol, atol = tolerance.of(max((a.dtype, b.dtype), key=_coarseness))
     wide = np.complex128 if "c" in a.dtype.kind + b.dtype.kind else np.float64
     if a.dtype.kind in "iub" and b.dtype.kind in "iub" and a.dtype.type.__module__ == "numpy":
         close = a == b
@@ -306,6 +324,8 @@ def _differ_arrays(a: Any, b: Any, tolerance: Tolerance) -> Difference:
         close = None
     x, y = a.astype(wide), b.astype(wide)
     with np.errstate(all="ignore"):
+        largest = float(np.abs(y[np.isfinite(y)]).max(initial=0.0))
+        rtol, atol = tolerance.of(max((a.dtype, b.dtype), key=_coarseness), largest)
         gap = np.abs(x - y)
         equal = (x == y) | (np.isnan(x) & np.isnan(y))
         gap = np.where(equal, 0.0, np.where(np.isnan(gap), math.inf, gap))
@@ -318,10 +338,10 @@ def _differ_arrays(a: Any, b: Any, tolerance: Tolerance) -> Difference:
     index = tuple(int(i) for i in worst)
     max_abs, max_rel = float(gap.max()), float(ratio.max())
     if not count:
-        return Difference("", "", max_abs, max_rel, 0, index)
+        return Difference("", "", max_abs, max_rel, 0, index, largest=largest)
     text = (f"{count} of {a.size} elements differ by up to {max_abs:.3g}, most at {list(index)}: "
             f"{a[worst]} and {b[worst]}")  # fmt: skip
-    return Difference("", text, max_abs, max_rel, count, index)
+    return Difference("", text, max_abs, max_rel, count, index, largest=largest)
 
 
 def _coarseness(dtype: np.dtype[Any]) -> float:

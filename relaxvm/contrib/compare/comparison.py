@@ -13,6 +13,8 @@ from ...errors import RelaxVMError
 from ...executable import VMExecutable
 from ...executable.file_kinds import HEAD_BYTES, kind_of
 from ...limits import Limits
+from ...observe.compare import Tolerance, differ
+from ...observe.computed import Computed
 from ...vm import VirtualMachine
 from .others import OTHERS
 
@@ -209,37 +211,7 @@ def _program(path: str | os.PathLike[str], limits: Limits | None) -> _Onnx | _Ar
 def _difference(
     value: Value, got: NDArray[Any], expected: NDArray[Any], within: float
 ) -> Difference:
-    if got.dtype != expected.dtype:
-        return Difference(value, f"{got.dtype} here, {expected.dtype} there", float("inf"))
-    if got.shape != expected.shape:
-        text = f"the shape {list(got.shape)} here, {list(expected.shape)} there"
-        return Difference(value, text, float("inf"))
-    if not got.size:
-        return Difference(value, "", 0.0)
-    if got.dtype.kind in "OSU":
-        wrong = got != expected
-        return _at(value, got, expected, wrong, float(bool(np.any(wrong))))
-    a, b = got.astype(np.float64), expected.astype(np.float64)
-    finite = np.isfinite(b)
-    largest = np.abs(b[finite]).max(initial=0)
-    with np.errstate(invalid="ignore"):
-        apart = np.where(a == b, 0.0, np.abs(a - b))
-    apart[np.isnan(a) & np.isnan(b)] = 0
-    apart[np.isnan(apart)] = np.inf
-    distance = float(apart.max() / (largest or 1))
-    bound = within if expected.dtype.kind not in "biu" else 0.0
-    if distance <= bound:
-        return Difference(value, "", distance)
-    return _at(value, got, expected, apart / (largest or 1) > bound, distance)
-
-
-def _at(
-    value: Value, got: NDArray[Any], expected: NDArray[Any], wrong: Any, distance: float
-) -> Difference:
-    place = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), got.shape))
-    count = int(np.sum(wrong))
-    text = (
-        f"{count} of {got.size} elements differ, by at most {distance:.3g} of the largest; "
-        f"at {list(place)}: {got[place]!s} here, {expected[place]!s} there"
+    found = differ(
+        Computed(value.name, got), Computed(value.name, expected), Tolerance(within=within)
     )
-    return Difference(value, text, distance)
+    return Difference(value, found.text, found.distance)
