@@ -17,7 +17,7 @@ PACKAGE = Path(__file__).parent.parent / "relaxvm"
 BASE = (
     "aliases errors hooks nested",
     "disk_cache",
-    "dtypes elementwise isa limits registry support values",
+    "dtypes elementwise isa limits logs registry support values",
     "messages field_types",
     "adt",
     "executable",

@@ -857,3 +857,56 @@ class TestText:
             profile.to_csv(by="lime")
         with pytest.raises(ValueError, match=r"expected sort to be one of self, .*, got 'name'"):
             profile.table(sort="name")
+
+
+# Who allocates
+
+
+def test_allocated_bytes_of_storages_and_of_new_tensors() -> None:
+    ib = relaxvm.ExecBuilder()
+    with ib.function("main", num_inputs=1):
+        ib.emit_call("vm.builtin.alloc_storage",
+                     [ib.vm_state(), ib.convert_constant((1024,)), ib.imm(0),
+                      ib.convert_constant(np.dtype("uint8")), ib.convert_constant("global")],
+                     dst=ib.r(1))  # fmt: skip
+        ib.emit_call("new", [ib.r(0)], dst=ib.r(2))
+        ib.emit_call("same", [ib.r(2)], dst=ib.r(3))
+        ib.emit_call("view", [ib.r(2)], dst=ib.r(4))
+        ib.emit_ret(ib.r(4))
+    functions = {"new": lambda x: x + x, "same": lambda x: x, "view": lambda x: x[:1]}
+    vm = relaxvm.VirtualMachine(ib.get(), functions=functions)
+    with relaxvm.profile(vm) as p:
+        for _ in range(3):
+            vm.main(np.ones(4))
+    assert {row.name: row.allocated for row in p.functions} == {
+        "main": 0, "vm.builtin.alloc_storage": 3 * 1024, "new": 3 * 32, "same": 0, "view": 0,
+    }  # fmt: skip
+    first, second = p.table(by="site", sort="allocated").splitlines()[5:7]
+    assert "alloc_storage" in first
+    assert " new " in second
+    head = next(line for line in p.table().splitlines() if line.endswith("function"))
+    assert head.split()[-2] == "allocated"
+    with relaxvm.profile(vm, memory=False) as p:
+        vm.main(np.ones(4))
+    assert all(row.allocated == 0 for row in p.functions)
+    assert "allocated" not in p.table()
+
+
+def test_samples_are_the_calls_one_by_one() -> None:
+    ib = relaxvm.ExecBuilder()
+    with ib.function("main", num_inputs=1):
+        ib.emit_call("double", [ib.r(0)], dst=ib.r(1))
+        ib.emit_ret(ib.r(1))
+    vm = relaxvm.VirtualMachine(ib.get(), functions={"double": lambda x: x + x})
+    with relaxvm.profile(vm) as p:
+        vm.main(1)
+        vm.main(2)
+    assert "samples" not in p.to_dict()
+    data = json.loads(p.to_json(samples=True))
+    samples = data.pop("samples")
+    assert data == json.loads(p.to_json())
+    rows = [dict(zip(samples["columns"], row, strict=True)) for row in samples["rows"]]
+    assert [(row["name"], row["pc"]) for row in rows] == [("main", -1), ("double", 0)] * 2
+    for row in rows:
+        assert 0 <= row["elapsed_ns"] <= row["end_ns"] - row["start_ns"]
+    assert rows[0]["start_ns"] <= rows[1]["start_ns"] <= rows[1]["end_ns"] <= rows[0]["end_ns"]

@@ -89,4 +89,4 @@ def test_mypy_accepts_code_around_scripts_and_in_them(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [path.name for path in sorted(TYPED.glob("*.py"))])
 def test_typed_programs_run(name: str) -> None:
-    children.run([sys.executable, str(TYPED / name)], capture_output=True, check=True)
+    children.run([sys.executable, "-P", str(TYPED / name)], capture_output=True, check=True)

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from .console import Console
+from .console import Console, plain
 from .exits import CommandError, Exit, exit_code_of
 
 __all__ = ["main"]
@@ -47,6 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as stop:  # argparse has printed help or the error
         return stop.code if isinstance(stop.code, int) else Exit.USAGE
     console = Console(as_json=args.json, debug=args.debug, progress=args.progress)
+    if args.verbose:
+        _show_logs(args.verbose)
     try:
         code: int = args.command(args, console)
         console.flush()
@@ -70,6 +72,22 @@ def _fail(console: Console, error: BaseException, code: Exit) -> int:
     return code
 
 
+def _show_logs(verbose: int) -> None:
+    """Show what relaxvm logs; its names come from files, so control characters are escaped."""
+    import logging
+
+    class Plain(logging.Formatter):
+        def format(self, record: logging.LogRecord) -> str:
+            return plain(f"{record.name}: {record.getMessage()}")
+
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(Plain())
+    logger = logging.getLogger("relaxvm")
+    logger.handlers[:] = [handler]
+    logger.propagate = False
+    logger.setLevel(logging.DEBUG if verbose > 1 else logging.INFO)
+
+
 def _abandon_output() -> None:
     """Redirect stdout after its reader has closed it, so that flushing at exit does not fail."""
     with contextlib.suppress(OSError, ValueError):
@@ -86,6 +104,7 @@ def _parser() -> argparse.ArgumentParser:
         check_models,
         comparing,
         compiling,
+        completion,
         debugging,
         drawing,
         experiments,
@@ -99,6 +118,9 @@ def _parser() -> argparse.ArgumentParser:
     group.add_argument("--progress", action="store_true",
                        help="report progress on stderr even if it is not a terminal")  # fmt: skip
     group.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    group.add_argument("-v", "--verbose", action="count", default=0,
+                       help="say on stderr what the cache and the C compiler do; twice: the "
+                       "passes, too")  # fmt: skip
 
     parser = argparse.ArgumentParser(
         prog="relaxvm",
@@ -110,7 +132,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     modules = (
         run, debugging, look, assemble, compiling, comparing, drawing, experiments, check_models,
-        check, cache,
+        check, cache, completion,
     )  # fmt: skip
     for group_of_commands in modules:
         group_of_commands.add_commands(commands, common)

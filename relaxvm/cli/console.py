@@ -16,6 +16,7 @@ from typing import Any, Final, TextIO
 
 from ..errors import BugError
 from .exits import Exit, write_error
+from .terminal import Bar, terminal
 
 __all__ = ["Console", "Progress", "plain"]
 
@@ -54,7 +55,8 @@ class Console:
     def text(self, text: str) -> None:
         """Print a part of the result for people; nothing with --json."""
         if not self.as_json and text:
-            self._write(plain(text if text.endswith("\n") else text + "\n"))
+            with _writing():
+                _show(self._out, plain(text if text.endswith("\n") else text + "\n"))
 
     def result(self, data: Mapping[str, Any]) -> None:
         """Print the result for programs; nothing without --json."""
@@ -85,7 +87,7 @@ class Console:
                        f"(--debug shows where)")
         if self._debug:
             self._err.write(plain("".join(traceback.format_exception(error))))
-        self._err.write(plain(f"relaxvm: error: {message}\n"))
+        _show(self._err, plain(f"relaxvm: error: {message}\n"))
         if self.as_json:
             self.result({"error": {
                 "type": type(error.__cause__ or error).__name__,
@@ -114,6 +116,15 @@ class Console:
     def _write(self, text: str) -> None:
         with _writing():
             self._out.write(text)
+
+
+def _show(stream: TextIO, text: str) -> None:
+    """Write a text for people, in colours where the stream has them."""
+    colours = terminal(stream)
+    if colours is None:
+        stream.write(text)
+    else:
+        colours.write(text)
 
 
 @contextmanager
@@ -157,6 +168,7 @@ class Progress:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._tick, daemon=True) if shown else None
         self._written = False
+        self._bar: Bar | None = None
 
     def step(self, count: int = 1) -> None:
         """Add `count` to the work that is done."""
@@ -178,14 +190,24 @@ class Progress:
         if self._thread is None:
             return
         self._thread.join()
-        if self._written and self._terminal:
+        if self._bar is not None:
+            self._bar.stop()
+        elif self._written and self._terminal:
             self._stream.write("\r\x1b[K")
             self._stream.flush()
 
     def _tick(self) -> None:
         wait = self.SILENT
         while not self._stop.wait(wait):
-            self._write()
+            if not self._written:
+                colours = terminal(self._stream)
+                if colours is not None:
+                    self._bar = colours.bar(plain(f"relaxvm: {self._label}"), self._total)
+            if self._bar is None:
+                self._write()
+            else:
+                self._bar.show(self._done)
+            self._written = True
             wait = self.PERIOD if self._terminal else self.PERIOD_PLAIN
 
     def _write(self) -> None:
@@ -197,7 +219,6 @@ class Progress:
             text = text[: shutil.get_terminal_size().columns - 1]
         self._stream.write(f"\r{text}\x1b[K" if self._terminal else f"{text}\n")
         self._stream.flush()
-        self._written = True
 
 
 def _json(data: Mapping[str, Any]) -> str:

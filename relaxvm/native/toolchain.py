@@ -40,6 +40,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -50,6 +51,7 @@ from typing import Final, TypeVar
 from ..core.checkpoints import memory_left, time_left
 from ..disk_cache import cache_path, check_private, is_own, is_sound, publish, remove, sweep
 from ..errors import CompilerError, LimitError, NoCompilerError, RelaxVMWarning
+from ..logs import INFO, log
 from ..versions import get_include
 from .functions import NativeFunction, load_function
 
@@ -353,7 +355,7 @@ def _run(command: Sequence[str], timeout: float, cwd: Path | None = None) -> tup
     """
     environment = {**os.environ, "LC_ALL": "C"}
     left, memory = time_left(), memory_left()
-    name = command[0]
+    name, called, begun = command[0], command, time.perf_counter()
     if memory is not None and sys.platform != "win32":
         kib = max(memory, _LEAST_MEMORY) >> 10
         command = ["/bin/sh", "-c", f'ulimit -v {kib} && exec "$0" "$@"', *command]
@@ -397,6 +399,8 @@ def _run(command: Sequence[str], timeout: float, cwd: Path | None = None) -> tup
         if others is not None:
             others.discard(process)
     output = reader.output.decode("utf-8", "replace")
+    log("compiler", INFO, "%s: %s after %.2f s", shlex.join(called), f"status {status}" if status
+        else "done", time.perf_counter() - begun)  # fmt: skip
     if status != 0 and memory is not None and _NO_MEMORY.search(output):
         raise LimitError(
             f"{name}: there is not enough memory under the limit live_bytes\n{output}", "live_bytes"

@@ -142,9 +142,15 @@ class Profile:
         """The allocation timeline: one sample for each change."""
         return self.results.memory
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the results as plain dicts and lists; times in nanoseconds."""
-        return report.as_dict(self.results)
+    def to_dict(self, *, samples: bool = False) -> dict[str, Any]:
+        """Return the results as plain dicts and lists; times in nanoseconds.
+
+        Args:
+            samples: whether ``["samples"]`` has the calls one by one, up to `max_events`.
+        """
+        return report.as_dict(
+            self.results, events(self._recorder, self._origin) if samples else None
+        )
 
     # Results as text
 
@@ -154,7 +160,8 @@ class Profile:
         Args:
             by: "function"; "site", for call sites; or "line", for lines of the source, which are
                 the nodes of a model.
-            sort: "self", "total", "count", "mean", "max" or "bytes"; the largest come first.
+            sort: "self", "total", "count", "mean", "max", "bytes" or "allocated"; the largest come
+                first.
             limit: the number of rows, None for all.
 
         Raises:
@@ -179,9 +186,15 @@ class Profile:
         runs = sum(thread.runs for thread in self._recorder.threads)
         return f"<Profile of {runs} runs{', active' if self._active else ''}>"
 
-    def to_json(self) -> str:
+    def to_json(self, *, samples: bool = False) -> str:
         """Return `to_dict` as JSON."""
-        return json.dumps(self.to_dict(), indent=1) + "\n"
+        data = self.to_dict(samples=samples)
+        # A line for each sample would be longer than the sample.
+        calls = data.pop("samples", None)
+        text = json.dumps(data, indent=1)
+        if calls is None:
+            return text + "\n"
+        return f'{text.removesuffix("}").rstrip()},\n "samples": {json.dumps(calls)}\n}}\n'
 
     def to_csv(self, by: str = "function") -> str:
         """Return a header and one row per function, call site ("site"), or line ("line").

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from .._core import Storage
 from ..values import Shape
 
 __all__ = ["RUN", "RUN_FAILED", "Node", "Recorder", "Site", "Tally", "ThreadRecord"]
@@ -50,7 +51,9 @@ MemoryReader = Callable[[], tuple[int, int]]
 class Tally:
     """Times of the calls of one function or of one call site, in nanoseconds."""
 
-    __slots__ = ("active", "count", "errors", "max", "min", "nbytes", "own", "total")
+    __slots__ = (
+        "active", "allocated", "count", "errors", "max", "min", "nbytes", "own", "total"
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.count = 0
@@ -60,6 +63,7 @@ class Tally:
         self.min = 0
         self.max = 0
         self.nbytes = 0
+        self.allocated = 0
         self.active = 0
 
     def add(self, elapsed: int, own: int) -> None:
@@ -222,7 +226,7 @@ class Recorder:
         else:
             thread.left_out += self.half_way_ns
             if pc >= 0:
-                self._end_call(thread, pc, now, ret)
+                self._end_call(thread, pc, now, ret, args)
             else:
                 self._end_run(thread, now, failed=pc == RUN_FAILED)
             inside = self._clock() - now
@@ -281,10 +285,16 @@ class Recorder:
             entry = None
         seen[entry] = seen.get(entry, 0) + 1
 
-    def _end_call(self, thread: ThreadRecord, pc: int, now: int, ret: Any) -> None:
+    def _end_call(
+        self, thread: ThreadRecord, pc: int, now: int, ret: Any, args: tuple[Any, ...]
+    ) -> None:
         if not self._drop_above(thread, pc):
             return
         site = thread.calls[-1].site
+        if self._read_memory is not None:
+            allocated = _allocated(ret, args)
+            site.allocated += allocated
+            site.function.allocated += allocated
         if self._shapes and isinstance(ret, np.ndarray):
             site.nbytes += ret.nbytes
             site.function.nbytes += ret.nbytes
@@ -363,6 +373,16 @@ class Recorder:
             self.dropped_samples += 1
             return
         self.memory.append((self._clock() if now is None else now, live, cached))
+
+
+def _allocated(ret: Any, args: tuple[Any, ...]) -> int:
+    """Return the bytes of a result that did not exist before the call: a storage, or an array with
+    memory of its own."""
+    if isinstance(ret, Storage):
+        return ret.nbytes
+    if isinstance(ret, np.ndarray) and ret.flags.owndata and not any(ret is arg for arg in args):
+        return ret.nbytes
+    return 0
 
 
 def _child(node: Node, name: str) -> Node:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
 from ..messages import readable
-from .results import FunctionRow, LineRow, Results, SiteRow, Timing
+from .results import Event, FunctionRow, LineRow, Results, SiteRow, Timing
 
 __all__ = ["BY", "SORTS", "as_csv", "as_dict", "as_folded", "as_table"]
 
-SCHEMA: Final = 1
+SCHEMA: Final = 2
 """Version of the layout of `as_dict`."""
 
 _WIDTH: Final = 64
@@ -31,12 +31,29 @@ SORTS: Final[dict[str, Callable[[Timing], Any]]] = {
     "mean": lambda row: -row.mean_ns,
     "max": lambda row: -row.max_ns,
     "bytes": lambda row: -row.nbytes,
+    "allocated": lambda row: -row.allocated,
 }
 """Sort keys of a table; the largest row comes first."""
 
 
-def as_dict(results: Results) -> dict[str, Any]:
-    """Return plain dicts, lists, numbers and strings; times are nanoseconds."""
+EVENT: Final = ("thread", "name", "pc", "start_ns", "end_ns", "elapsed_ns")
+"""The columns of a sample in `as_dict`."""
+
+
+def as_dict(results: Results, samples: Iterable[Event] | None = None) -> dict[str, Any]:
+    """Return plain dicts, lists, numbers and strings; times are nanoseconds.
+
+    Args:
+        samples: the calls one by one; None to leave them out.
+    """
+    data = _tables_as_dict(results)
+    if samples is not None:
+        rows = [[getattr(event, name) for name in EVENT] for event in samples]
+        data["samples"] = {"columns": list(EVENT), "rows": rows}
+    return data
+
+
+def _tables_as_dict(results: Results) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "runs": results.runs,
@@ -64,7 +81,7 @@ def as_csv(results: Results, by: str) -> str:
     rows = _rows(results, by)
     out = io.StringIO()
     columns = [*_identity(by), "count", "errors", "total_ns", "self_ns", "mean_ns", "min_ns",
-               "max_ns", "nbytes", "share"]  # fmt: skip
+               "max_ns", "nbytes", "allocated", "share"]  # fmt: skip
     writer = csv.DictWriter(out, columns, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     for row in rows:
@@ -119,7 +136,7 @@ def _summary(results: Results) -> list[str]:
 
 def _table(rows: Sequence[Timing], by: str) -> list[str]:
     head = ["calls", "errors", "total us", "self us", "self %", "mean us", "min us", "max us",
-            "bytes"]  # fmt: skip
+            "bytes", "allocated"]  # fmt: skip
     cells = [
         [
             str(row.count),
@@ -131,9 +148,13 @@ def _table(rows: Sequence[Timing], by: str) -> list[str]:
             _micros(row.min_ns),
             _micros(row.max_ns),
             str(row.nbytes),
+            str(row.allocated),
         ]
         for row in rows
     ]
+    if not any(row.allocated for row in rows):
+        for line in (head, *cells):
+            del line[-1]
     if not any(row.errors for row in rows):
         for line in (head, *cells):
             del line[1]

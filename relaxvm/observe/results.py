@@ -50,6 +50,8 @@ class Timing:
         self_ns: the same without the calls made by the callee.
         min_ns, max_ns: shortest and longest call.
         nbytes: bytes of the tensors passed and returned.
+        allocated: bytes of new storages, and of new tensors with memory of their own, that the
+            calls returned themselves; not those that functions of the program made inside.
         share: `self_ns` as a fraction of the time of all runs, 0 to 1.
     """
 
@@ -60,6 +62,7 @@ class Timing:
     min_ns: int
     max_ns: int
     nbytes: int
+    allocated: int
     share: float
 
     @property
@@ -335,6 +338,7 @@ def _merge(into: Tally, tally: Tally) -> None:
     into.total += tally.total
     into.own += tally.own
     into.nbytes += tally.nbytes
+    into.allocated += tally.allocated
 
 
 def _timing(tally: Tally, wall: int) -> dict[str, Any]:
@@ -346,6 +350,7 @@ def _timing(tally: Tally, wall: int) -> dict[str, Any]:
         "min_ns": tally.min,
         "max_ns": tally.max,
         "nbytes": tally.nbytes,
+        "allocated": tally.allocated,
         "share": tally.own / wall if wall else 0.0,
     }
 

@@ -9,6 +9,7 @@ import functools
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
+from time import perf_counter
 from types import TracebackType
 from typing import Any, Protocol, TypeVar, overload
 
@@ -24,6 +25,7 @@ from ..ir import (
 )
 from ..ir.nesting import headroom
 from ..ir.sharing import check_sharing
+from ..logs import DEBUG, is_on, log
 from . import instruments
 from .config import check_config_keys
 from .instruments import DumpIR, PassInstrument
@@ -163,6 +165,7 @@ class Pass:
         for instrument in instruments:
             instrument.run_before_pass(mod, self)
         token = _IN_PASS.set(True)
+        begun = perf_counter() if is_on("passes", DEBUG) else None
         try:
             with headroom(f"pass {self.name}", mod):
                 mod = self.transform(mod, context)
@@ -171,6 +174,8 @@ class Pass:
             raise
         finally:
             _IN_PASS.reset(token)
+        if begun is not None:
+            log("passes", DEBUG, "%s: %.1f ms", self.name, (perf_counter() - begun) * 1e3)
         for instrument in instruments:
             instrument.run_after_pass(mod, self)
         return mod

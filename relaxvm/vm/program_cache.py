@@ -39,6 +39,7 @@ from ..executable.file_kinds import HEAD_BYTES, KINDS, FileKind, kind_of
 from ..executable.portability import functions_of_this_process
 from ..hooks import hook
 from ..limits import Limits
+from ..logs import INFO, log
 from . import cache_index
 
 if TYPE_CHECKING:
@@ -225,6 +226,7 @@ def _cached(program: Any, arguments: _Arguments, limits: Limits | None, make: An
             content = cache_index.find(folder, question, _PROGRAM)
             known = None if content is None else _loaded(content, limits, passed=limits is None)
             if known is not None:
+                log("cache", INFO, "%s: found, compiled before", program)
                 return known
         source = _source_of(program, limits)
         key = _digest([*context, source.name, source.digest])
@@ -232,13 +234,17 @@ def _cached(program: Any, arguments: _Arguments, limits: Limits | None, make: An
     except _NotCached:
         return make()  # type: ignore[no-any-return]
     if found is not None:
+        log("cache", INFO, "%s: found, compiled before", source.path or "bytes")
         return found
     with _locked(folder, key):
         # Another process may have made it meanwhile.
         found = _find(folder, key, source, limits, question)
         if found is not None:
             return found
+        begun = time.perf_counter()
         made: VMExecutable = make()
+        log("cache", INFO, "%s: compiled in %.2f s", source.path or "bytes",
+            time.perf_counter() - begun)  # fmt: skip
         _keep(folder, key, source, made)
     return made
 
