@@ -379,9 +379,9 @@ def _allocated(ret: Any, args: tuple[Any, ...]) -> int:
     """Return the bytes of a result that did not exist before the call: a storage, or an array with
     memory of its own."""
     if isinstance(ret, Storage):
-        return ret.nbytes
+        return int(ret.nbytes)
     if isinstance(ret, np.ndarray) and ret.flags.owndata and not any(ret is arg for arg in args):
-        return ret.nbytes
+        return int(ret.nbytes)
     return 0
 
 
