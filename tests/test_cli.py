@@ -1160,6 +1160,7 @@ class TestProgress:
     def at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
         for name in ("SILENT", "PERIOD", "PERIOD_PLAIN"):
             monkeypatch.setattr(console_module.Progress, name, 0.001)
+        monkeypatch.setenv("NO_COLOR", "1")  # with rich, a terminal with colours shows a bar
 
     def progress(self, stream: Terminal, *, wanted: bool) -> None:
         with pytest.MonkeyPatch.context() as patch:

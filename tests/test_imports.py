@@ -100,7 +100,7 @@ UPWARD = {
 """(importing, imported) where a function may import against the order.  This list only shrinks."""
 
 THIRD_PARTY = {"numpy"}
-OPTIONAL = {"ml_dtypes", "onnx", "onnxruntime", "pytest", "torch", "tvm"}
+OPTIONAL = {"ml_dtypes", "onnx", "onnxruntime", "pytest", "rich", "shtab", "torch", "tvm"}
 """Of third-party packages: imported by anyone, and inside of functions only."""
 FOR_TESTS = {"hypothesis", "pytest"}
 """What modules of relaxvm.testing import at their top, which nothing else imports."""
