@@ -12,7 +12,15 @@ import numpy as np
 
 from .errors import FormatError, MissingExtraError
 
-__all__ = ["NARROW", "as_dtype", "dtype_from_dl", "dtype_name", "dtype_to_dl", "element_dtype"]
+__all__ = [
+    "NARROW",
+    "array_of",
+    "as_dtype",
+    "dtype_from_dl",
+    "dtype_name",
+    "dtype_to_dl",
+    "element_dtype",
+]
 
 # DLPack type codes; the bits come from the numpy item size except where a narrow type is padded.
 _DL_CODES: Final = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
@@ -49,7 +57,13 @@ def _ml_dtype(name: str) -> np.dtype[Any]:
         raise MissingExtraError(
             f"dtype {name}: needs the package ml_dtypes; install relaxvm[ml-dtypes]"
         ) from None
-    dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+    scalar = getattr(ml_dtypes, name, None)
+    if scalar is None:
+        raise MissingExtraError(
+            f"dtype {name}: needs a later version of the package ml_dtypes than "
+            f"{ml_dtypes.__version__}"
+        )
+    dtype: np.dtype[Any] = np.dtype(scalar)
     return dtype
 
 
@@ -78,11 +92,28 @@ def as_dtype(spec: Any) -> np.dtype[Any]:
 
     Raises:
         TypeError: not a data type.
-        MissingExtraError: a type of ml_dtypes, which is not installed.
+        MissingExtraError: a type of ml_dtypes, which is not installed or does not have it yet.
     """
     if isinstance(spec, np.dtype):
         return spec
     return _dtype_of_name(spec) if isinstance(spec, str) else np.dtype(spec)
+
+
+def array_of(value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """Return ``numpy.array(value, dtype)``, which wraps ints around before numpy 2.
+
+    Raises:
+        OverflowError: an int does not fit the data type.
+        TypeError, ValueError: numpy cannot convert the value.
+    """
+    if dtype.kind in "iu" and not isinstance(value, (np.ndarray, np.generic)):
+        given = np.asarray(value)
+        if given.dtype.kind in "iu" and given.size:
+            limits = np.iinfo(dtype)
+            for number in (int(given.min()), int(given.max())):
+                if not limits.min <= number <= limits.max:
+                    raise OverflowError(f"Python integer {number} out of bounds for {dtype}")
+    return np.array(value, dtype)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -124,7 +155,7 @@ def dtype_from_dl(code: int, bits: int, lanes: int) -> np.dtype[Any]:
 
     Raises:
         FormatError: no numpy dtype corresponds to it (vector lanes, 4-bit types, handles).
-        MissingExtraError: a type of ml_dtypes, which is not installed.
+        MissingExtraError: a type of ml_dtypes, which is not installed or does not have it yet.
     """
     if lanes == 1:
         if (code, bits) in _ML_BY_DL:

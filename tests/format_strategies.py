@@ -6,6 +6,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from hypothesis import strategies as st
 
@@ -24,8 +25,12 @@ STREAM_DTYPES = (
 )  # fmt: skip
 """What TVM's stream holds."""
 
-OWN_DTYPES = ("int2", "int4", "uint1", "uint2", "uint4", "float4_e2m1fn")
-"""Further ones that the binary form holds."""
+OWN_DTYPES = tuple(
+    name
+    for name in ("int2", "int4", "uint1", "uint2", "uint4", "float4_e2m1fn")
+    if hasattr(ml_dtypes, name)
+)
+"""Further ones that the binary form holds, if this version of ml_dtypes has them."""
 
 TEXT_DTYPES = (">f4", ">i8", ">c8", ">M8[s]", "<M8[us]", "<m8[D]", "<U3", "|S2", "|V5", "<f2")
 """Further ones of numpy, which only the text forms hold."""

@@ -332,7 +332,7 @@ over = threading.Event()
 def work():
     while not over.is_set():
         assert np.array_equal(product(), want)
-other = threading.Thread(target=work)   # so that some forks happen while threads have work
+other = threading.Thread(target=work, daemon=True)   # so that threads have work at some forks
 other.start()
 for _ in range(20):
     pid = os.fork()
@@ -345,6 +345,46 @@ for _ in range(20):
 over.set()
 other.join()
 assert np.array_equal(product(), want)
+""")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_handler_of_signals_forks_in_the_middle_of_a_kernel() -> None:
+    """Parent and child have the whole result, and the handler calls a kernel itself."""
+    child("""
+import signal
+relaxvm.set_num_threads(3)
+small, weights = product(), (weight, x)
+draw = np.random.default_rng(2)
+weight = linear.pack_linear(draw.standard_normal((2048, 512)).astype(np.float32))
+x = draw.standard_normal((512, 2048)).astype(np.float32)
+def large():   # takes long enough to look at signals
+    out = np.empty((512, 512), np.float32)
+    kernel(x, weight, None, None, None, out)
+    return out
+want = large()
+pids, main = [], os.getpid()
+small_weight, small_x = weights
+def handle(*_):
+    pids.append(os.fork())
+    if not pids[-1]:
+        signal.alarm(600)   # ends it if it hangs
+    out = np.empty((128, 512), np.float32)
+    kernel(small_x, small_weight, None, None, None, out)
+    assert np.array_equal(out, small)
+signal.signal(signal.SIGUSR1, handle)
+for turn in range(20):
+    delay = turn * 0.001
+    sender = threading.Timer(delay, os.kill, (main, signal.SIGUSR1))
+    sender.start()
+    got = large()
+    while len(pids) <= turn:
+        got = large()
+    if os.getpid() != main:
+        os._exit(0 if np.array_equal(got, want) and np.array_equal(large(), want) else 3)
+    sender.join()
+    assert np.array_equal(got, want)
+    assert os.waitpid(pids[turn], 0)[1] == 0
 """)
 
 

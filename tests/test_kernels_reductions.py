@@ -49,6 +49,19 @@ def test_axes_of_an_operator(name: str, axes: Any, keep: bool) -> None:
     check(name, x, axes, want=want, rtol=1e-14)
 
 
+@pytest.mark.parametrize("name", REDUCTIONS)
+@pytest.mark.parametrize("step", [1, -1, -2])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_reversed_operands(name: str, step: int, axis: int) -> None:
+    """numpy before 2 takes the greatest of all but one element of these."""
+    x = normal(4, 3, 5)[::-1, :, ::-1]
+    want = reference(name, x, Shape([axis]), False)
+    holder = np.full([2 * dim for dim in want.shape], 77.0)
+    out = holder[::step, ::step][: want.shape[0], : want.shape[1]]
+    run(name, x, axis, out)
+    np.testing.assert_allclose(out, want, rtol=1e-14)
+
+
 def test_axes_are_refused() -> None:
     x = normal(2, 3)
     for name in REDUCTIONS:

@@ -708,7 +708,29 @@ class Module:
     assert "in function 'main'" in caught.value.__notes__
 
 
-@pytest.mark.parametrize("dims", ["2**62, 4", "T.FloorDiv(T.int64(4), T.int64(0))"])
+@pytest.mark.parametrize(
+    ("function", "shape"),
+    [
+        ('x: R.Tensor((2**40, 2**40), "float32")): return R.add(x, x)', "1099511627776, 1099511"),
+        ('x: R.Tensor(("n", 2**40, 2**40), "int8")): return R.add(x, x)', "n, 1099511627776, 10"),
+        ('x: R.Tensor(("n",), "int8")): return R.zeros((2**62, 2), "int8")', "4611686018427387904"),
+    ],
+)
+@pytest.mark.parametrize("planned", [False, True])
+def test_results_without_a_size_are_named(function: str, shape: str, planned: bool) -> None:
+    """A result, which is not planned, and a tensor before it."""
+    head, value = function.split("): return ")
+    lines = [f"y = {value}", "return R.add(y, y)"] if planned else [f"return {value}"]
+    text = "\n        ".join([f"    @R.function\n    def main({head}):", *lines])
+    message = rf"expected tensors of less than 2\*\*63 bytes, got \w+ of shape R.shape\(\[{shape}"
+    with pytest.raises(OverflowError, match=message) as caught:
+        relaxvm.build(from_source(f"@I.ir_module\nclass Module:\n{text}\n"))
+    assert "in function 'main'" in caught.value.__notes__
+
+
+@pytest.mark.parametrize(
+    "dims", ["T.Mul(T.int64(2**62), T.int64(4))", "T.FloorDiv(T.int64(4), T.int64(0))"]
+)
 def test_a_number_without_a_value_is_not_called_a_variable(dims: str) -> None:
     text = f"""
 @I.ir_module

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+import relaxvm
 from relaxvm import Shape, cpu, device
-from relaxvm.dtypes import as_dtype, dtype_from_dl, dtype_name, dtype_to_dl
-from relaxvm.errors import FormatError
+from relaxvm.dtypes import _ml_dtype as ml_dtype
+from relaxvm.dtypes import array_of, as_dtype, dtype_from_dl, dtype_name, dtype_to_dl
+from relaxvm.errors import FormatError, MissingExtraError
 from relaxvm.values import Device, kind_of
 
 
@@ -82,6 +84,25 @@ def test_ml_dtypes_and_dlpack(name: str) -> None:
     dtype = as_dtype(name)
     assert dtype_from_dl(*dtype_to_dl(dtype)) == dtype
     assert dtype_name(dtype) == name
+
+
+def test_a_type_that_ml_dtypes_does_not_have_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = pytest.importorskip("ml_dtypes")
+    monkeypatch.delattr(module, "uint1", raising=False)
+    monkeypatch.setattr(module, "__version__", "0.5.4")
+    message = r"dtype uint1: needs a later version of the package ml_dtypes than 0\.5\.4"
+    with pytest.raises(MissingExtraError, match=message):
+        ml_dtype("uint1")
+
+
+@pytest.mark.parametrize("value", [300, -1, [1, 300], [[0], [-1]], 2**64])
+def test_ints_that_do_not_fit_a_data_type(value: Any) -> None:
+    """numpy before 2 takes them modulo 256."""
+    with pytest.raises(OverflowError):
+        array_of(value, np.dtype("uint8"))
+    with pytest.raises(OverflowError):
+        relaxvm.ir.const(value, "uint8")
+    assert array_of([0, 255], np.dtype("uint8")).tolist() == [0, 255]
 
 
 @pytest.mark.parametrize("dtype", ["U3", "S3", "O", "M8[s]", "i4,f4", "V8"])

@@ -11,6 +11,10 @@
  *
  * A worker that has nothing to do looks for the next section for some microseconds, since kernels follow each
  * other, and then sleeps.  Where that was in vain, it looks for a shorter time after the next section.
+ *
+ * A caller may fork in the middle of its section: it looks at signals, and a handler of Python may do anything.
+ * The child has no workers, so what these have begun ends before the fork, and both processes go on with the
+ * rest of the pieces.
  */
 #ifndef RELAXVM_POOL_IMPL_H
 #define RELAXVM_POOL_IMPL_H
@@ -47,7 +51,9 @@ static struct {
               .work = PTHREAD_COND_INITIALIZER,
               .done = PTHREAD_COND_INITIALIZER};
 
-static __thread int rvm_in_section; /* whether this thread runs a piece */
+static __thread int rvm_in_section;         /* whether this thread runs a piece */
+static __thread rvm_section *rvm_published; /* the section on several threads that is this thread's */
+static __thread int64_t rvm_next_at_fork;   /* its next piece while the process forks */
 
 static inline void rvm_relax(void) {
 #if defined(__x86_64__) || defined(__i386__)
@@ -106,9 +112,27 @@ static void *rvm_worker(void *unused) {
     return NULL;
 }
 
+/* Let nobody begin a piece of this thread's section, and wait until all workers have left it. */
+static void rvm_before_fork(void) {
+    rvm_section *s = rvm_published;
+    if (s == NULL) return;
+    rvm_next_at_fork = __atomic_exchange_n(&s->next, s->pieces, __ATOMIC_RELAXED);
+    pthread_mutex_lock(&rvm_pool.mutex);
+    rvm_pool.section = NULL;
+    while (__atomic_load_n(&s->inside, __ATOMIC_RELAXED) > 0)
+        pthread_cond_wait(&rvm_pool.done, &rvm_pool.mutex);
+    pthread_mutex_unlock(&rvm_pool.mutex);
+}
+
+/* Go on without the workers, in the parent and in the child. */
+static void rvm_resume_section(void) {
+    if (rvm_published != NULL) __atomic_store_n(&rvm_published->next, rvm_next_at_fork, __ATOMIC_RELAXED);
+}
+
 /* In a child process there are no workers, whatever the parent was doing. */
 static void rvm_after_fork(void) {
     pthread_mutex_init(&rvm_pool.busy, NULL);
+    if (rvm_published != NULL) pthread_mutex_lock(&rvm_pool.busy); /* as in the parent */
     pthread_mutex_init(&rvm_pool.mutex, NULL);
     pthread_cond_init(&rvm_pool.work, NULL);
     pthread_cond_init(&rvm_pool.done, NULL);
@@ -117,6 +141,7 @@ static void rvm_after_fork(void) {
     rvm_pool.asleep = 0;
     rvm_pool.round = 0;
     rvm_pool.section = NULL;
+    rvm_resume_section();
 }
 
 static int rvm_processors(void) {
@@ -153,7 +178,7 @@ static uint32_t rvm_count_sections(void) { return __atomic_load_n(&rvm_pool.roun
 static int rvm_start_workers(int count) {
     static int is_prepared = 0;
     if (rvm_pool.workers >= count) return rvm_pool.workers;
-    if (!is_prepared) is_prepared = pthread_atfork(NULL, NULL, rvm_after_fork) == 0;
+    if (!is_prepared) is_prepared = pthread_atfork(rvm_before_fork, rvm_resume_section, rvm_after_fork) == 0;
     if (!is_prepared) return 0;
     static const int own[] = {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTRAP};
     sigset_t all, before;
@@ -176,10 +201,11 @@ static int rvm_start_workers(int count) {
 }
 
 /* Take the pool for a section of some threads.  How many there will be: 1 where another section has the
- * pool, unless `waits` is set, or where this thread runs a piece.  Above 1, rvm_run_section must follow. */
+ * pool, unless `waits` is set, or where this thread has a section or runs a piece of one.  Above 1,
+ * rvm_run_section must follow. */
 static int rvm_take_pool(int threads, int waits) {
     if (threads > RVM_MAX_THREADS) threads = RVM_MAX_THREADS;
-    if (threads < 2 || rvm_in_section) return 1;
+    if (threads < 2 || rvm_in_section || rvm_published != NULL) return 1;
     if (waits) pthread_mutex_lock(&rvm_pool.busy);
     else if (pthread_mutex_trylock(&rvm_pool.busy) != 0) return 1;
     int workers = rvm_start_workers(threads - 1);
@@ -225,13 +251,17 @@ static void rvm_wait_for(rvm_section *s) {
 
 /* Run all pieces on the threads that rvm_take_pool gave, and let go of the pool; whether one failed. */
 static int rvm_run_section(rvm_section *s, int threads) {
-    if (threads > 1) rvm_publish(s, threads);
+    if (threads > 1) {
+        rvm_published = s;
+        rvm_publish(s, threads);
+    }
     rvm_run_pieces_of(s, 0);
     if (threads > 1) {
         pthread_mutex_lock(&rvm_pool.mutex);
         rvm_pool.section = NULL; /* who has not come yet is not waited for */
         pthread_mutex_unlock(&rvm_pool.mutex);
         rvm_wait_for(s);
+        rvm_published = NULL;
         pthread_mutex_unlock(&rvm_pool.busy);
     }
     return s->failed;

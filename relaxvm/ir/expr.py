@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, SupportsIndex
 import numpy as np
 from numpy.typing import NDArray
 
-from ..dtypes import as_dtype, dtype_name, element_dtype
+from ..dtypes import array_of, as_dtype, dtype_name, element_dtype
 from ..errors import DimensionError, TypeSizeError
 from ..messages import describe
 from ..values import is_sealed
@@ -1270,7 +1270,7 @@ def const(value: Any, dtype: Any = None) -> Constant:
         default = {"f": "float32", "i": "int32"}.get(array.dtype.kind)
         array = array if default is None else array.astype(default)
     else:
-        array = np.array(value, None if dtype is None else as_dtype(dtype))
+        array = np.array(value) if dtype is None else array_of(value, as_dtype(dtype))
     if array.dtype.kind == "O" and isinstance(value, int):
         raise OverflowError(f"const: {value} does not fit int64")
     if array.dtype.kind in "OSUMm":

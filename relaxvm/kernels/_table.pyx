@@ -24,6 +24,9 @@ from ..core._vectorcall cimport use_vectorcall
 cnp.import_array()
 cnp.import_ufunc()
 
+_NUMPY_BUFFER = 8192
+"""Elements of numpy's buffers."""
+
 cdef extern from "kernels/_table_impl.h":
     enum:
         RVM_OK, RVM_ASK_REFERENCE
@@ -65,6 +68,7 @@ cdef extern from "kernels/_table_impl.h":
     int rvm_dtype_of(const cnp.PyArray_Descr*) noexcept
     void rvm_offer_loops(int, ufunc_object*) noexcept
     void rvm_offer_finders() noexcept
+    void rvm_offer_reductions(int64_t) noexcept
     const RvmImplementation* rvm_implementation_at(const RvmSet*, int) noexcept
     void rvm_add_way(rvm_ways*, const RvmImplementation*) noexcept
     int rvm_dispatch(rvm_ways*, PyObject* const*, Py_ssize_t, int*) noexcept
@@ -235,6 +239,15 @@ cdef PyObject* _call(PyObject* func, PyObject* const* args, size_t nargsf) excep
     return PyObject_Vectorcall(func, args, nargsf, NULL)
 
 
+def _reduced_at_once():
+    """How many elements of a row numpy adds up by one call of a loop, at most: before some version, as
+    many as its buffers hold.  Sums of pairs round otherwise if they are cut."""
+    row = np.zeros(_NUMPY_BUFFER + 1, np.float32)
+    row[0] = 1 << 24  # one more is rounded off, two are not
+    row[-2:] = 1
+    return _NUMPY_BUFFER if np.add.reduce(row) == row[0] else np.iinfo(np.int64).max
+
+
 cdef DispatchedKernel _some = DispatchedKernel(is_ignored, ())
 use_vectorcall(DispatchedKernel, <char*>&_some._vectorcall - <char*><PyObject*>_some)
 _some = None
@@ -246,6 +259,7 @@ for _which, _ufunc in (
 ):
     rvm_offer_loops(_which, <ufunc_object*><PyObject*>_ufunc)
 rvm_offer_finders()
+rvm_offer_reductions(_reduced_at_once())
 rvm_look = look
 rvm_pool_threads = threads
 rvm_pool_take = take_pool

@@ -44,6 +44,8 @@ static void rvm_offer_finders(void) {
     }
 }
 
+static void rvm_offer_reductions(int64_t at_once) { rvm_host.reduced_at_once = at_once; }
+
 /* ---- arguments ---------------------------------------------------------------------------------- */
 /* An array of numbers in the byte order of this machine, aligned. */
 static inline int rvm_read_tensor(PyObject *object, RvmBuffer *to) {

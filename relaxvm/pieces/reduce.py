@@ -30,7 +30,7 @@ def reduce(
         dtype: that the ufunc computes in, by default that of `out`.
     """
     if x.size <= PIECE:
-        ufunc.reduce(x, axes, dtype, out, keepdims=True)
+        _reduce_at_once(ufunc, x, axes, out, dtype)
         return
     if np.may_share_memory(x, out):
         x = copied(x)
@@ -41,7 +41,7 @@ def _reduce(
     ufunc: Any, x: NDArray[Any], axes: Axes, out: NDArray[Any], dtype: DTypeLike | None
 ) -> None:
     if x.size <= PIECE:
-        ufunc.reduce(x, axes, dtype, out, keepdims=True)
+        _reduce_at_once(ufunc, x, axes, out, dtype)
         return
     axis = _axis_to_halve(x, axes)
     first, second = _halves(x, axis)
@@ -56,6 +56,17 @@ def _reduce(
         _reduce(ufunc, first, axes, one, dtype)
         check_time()
         _reduce(ufunc, second, axes, other, dtype)
+
+
+def _reduce_at_once(
+    ufunc: Any, x: NDArray[Any], axes: Axes, out: NDArray[Any], dtype: DTypeLike | None
+) -> None:
+    if ufunc.identity is None and any(stride < 0 for stride in x.strides):
+        # numpy before 2 begins at the wrong end where it is given the output.
+        result = ufunc.reduce(x, axes, out.dtype if dtype is None else dtype, keepdims=True)
+        np.copyto(out, result, "same_kind")
+    else:
+        ufunc.reduce(x, axes, dtype, out, keepdims=True)
 
 
 def _axis_to_halve(x: NDArray[Any], axes: Axes) -> int:

@@ -7,9 +7,23 @@ operands were checked when the type of the tensor was inferred, and the type of 
 from __future__ import annotations
 
 import functools
+import math
+from collections.abc import Sequence
 from typing import Final
 
-from ..ir import ANY, Call, DataTypeImm, Expr, Op, ShapeExpr, TensorType, Type, int_imm
+from ..dtypes import as_dtype
+from ..ir import (
+    ANY,
+    Call,
+    DataTypeImm,
+    Expr,
+    IntImm,
+    Op,
+    ShapeExpr,
+    TensorType,
+    Type,
+    int_imm,
+)
 from ..op import builtin, memory, vm  # noqa: F401  (registers the operators named here)
 from ..op.rules import VOID
 
@@ -19,6 +33,7 @@ __all__ = [
     "VIEW",
     "alloc_storage",
     "alloc_tensor",
+    "constant_bytes",
     "data_type",
     "kill_object",
     "kill_storage",
@@ -47,6 +62,21 @@ def data_type(name: str) -> DataTypeImm:
 
 
 _BYTES: Final = data_type("uint8")
+
+
+def constant_bytes(dims: Sequence[Expr], dtype: str) -> int:
+    """The size in bytes of an element, times the dimensions that are constants.
+
+    Raises:
+        OverflowError: it does not fit 64 bits.
+    """
+    constants = [dim.value for dim in dims if type(dim) is IntImm]
+    size = math.prod(constants) * as_dtype(dtype).itemsize
+    if size >= 2**63:
+        raise OverflowError(
+            f"expected tensors of less than 2**63 bytes, got {dtype} of shape {ShapeExpr(dims)}"
+        )
+    return size
 
 
 def new_tensor(ty: TensorType, device: Expr, scope: Expr) -> Call:

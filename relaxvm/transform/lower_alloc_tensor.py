@@ -23,7 +23,7 @@ from ..ir import (
     VarBinding,
     int_imm,
 )
-from ._memory_calls import alloc_storage, alloc_tensor
+from ._memory_calls import alloc_storage, alloc_tensor, constant_bytes
 from .pass_infra import Pass, PassContext, function_pass
 
 __all__ = ["LowerAllocTensor"]
@@ -32,7 +32,14 @@ _ALLOC: Final = Op.get("relax.builtin.alloc_tensor")
 
 
 def num_bytes(shape: ShapeExpr, dtype: str) -> Expr:
-    """Return the size of a tensor in bytes: itemsize times the product of the dimensions."""
+    """Return the size of a tensor in bytes: itemsize times the product of the dimensions.
+
+    Raises:
+        OverflowError: the constants among them exceed 64 bits.
+    """
+    constant = constant_bytes(shape.values, dtype)
+    if all(type(dim) is IntImm for dim in shape.values):
+        return int_imm(constant)
     size: Expr = int_imm(as_dtype(dtype).itemsize)
     for dim in shape.values:
         size = size * dim

@@ -119,12 +119,7 @@ class _Sizes(Amounts):
         key = (dtype, *[dim.value if type(dim) is IntImm else dim for dim in shape.values])
         found = self._of_shape.get(key)
         if found is None:
-            try:
-                nbytes = self._bounds.nbytes(shape, dtype)
-            except OverflowError:
-                raise OverflowError(
-                    f"expected tensors of less than 2**63 bytes, got {dtype} of shape {shape}"
-                ) from None
+            nbytes = self._bounds.nbytes(shape, dtype)
             found = self._of_shape[key] = nbytes, self.analyzer.normal_form(nbytes)
         return found
 

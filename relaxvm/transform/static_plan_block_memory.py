@@ -50,6 +50,7 @@ from ..ir.arith import free_vars, substitute
 from ..ir.prim import Add, Mul
 from ..op import memory
 from ..tir import PrimFunc
+from ._memory_calls import constant_bytes
 from .pass_infra import Pass, PassContext, function_pass
 
 __all__ = ["StaticPlanBlockMemory"]
@@ -134,13 +135,16 @@ class SizeBounds:
             self.analyzer.bind(var, 0, None)
 
     def nbytes(self, shape: ShapeExpr, dtype: str) -> Expr:
-        """The size of a tensor, with the upper bound of each bounded dimension."""
-        constant = as_dtype(dtype).itemsize
+        """The size of a tensor, with the upper bound of each bounded dimension.
+
+        Raises:
+            OverflowError: the constants among the dimensions exceed 64 bits.
+        """
+        dims = list(map(self._greatest, shape.values))
+        constant = constant_bytes(dims, dtype)
         rest: Expr | None = None
-        for dim in map(self._greatest, shape.values):
-            if type(dim) is IntImm:
-                constant *= dim.value
-            else:
+        for dim in dims:
+            if type(dim) is not IntImm:
                 rest = dim if rest is None else rest * dim
         if rest is None or constant == 0:
             return int_imm(constant)

@@ -88,6 +88,7 @@ typedef int (*RvmPiece)(const struct RvmKernelCall *call, void *work, int64_t pi
 typedef struct {
     RvmLoop loops[RVM_NUM_LOOPS][RVM_NUM_DTYPES]; /* by the data type that operands and result have */
     RvmFindCall find_greatest[RVM_NUM_DTYPES], find_least[RVM_NUM_DTYPES];
+    int64_t reduced_at_once; /* elements that numpy reduces by one call of a loop, at most */
 } RvmHost;
 
 typedef struct RvmKernelCall {

@@ -38,6 +38,9 @@ static inline void rvm_apply_2(const RvmKernelCall *call, int which, int dtype, 
 /* total = f(total, each element in turn); sums are added up in pairs, as numpy does. */
 static inline void rvm_reduce(const RvmKernelCall *call, int which, int dtype, char *total,
                               const char *x, int64_t item, int64_t count) {
+    int64_t most = call->host->reduced_at_once;
+    for (; count > most; count -= most, x += most * item)
+        rvm_apply_2(call, which, dtype, total, 0, x, item, total, 0, most);
     rvm_apply_2(call, which, dtype, total, 0, x, item, total, 0, count);
 }
 
