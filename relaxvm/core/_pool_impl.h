@@ -41,6 +41,7 @@ static struct {
     pthread_cond_t work, done;
     int wanted;            /* threads, the caller's among them; 0 for as many as processors; atomic */
     int found;             /* processors; 0: not asked yet; atomic */
+    int knows_forks;       /* whether this module's functions are called when the process forks */
     int quota;             /* processors that a group of processes has; 0: any number */
     int workers;           /* started */
     int asleep;
@@ -144,6 +145,11 @@ static void rvm_after_fork(void) {
     rvm_resume_section();
 }
 
+/* Before the pool is used: a child must not begin with a pool that a thread of the parent has taken. */
+static void rvm_prepare_forks(void) {
+    rvm_pool.knows_forks = pthread_atfork(rvm_before_fork, rvm_resume_section, rvm_after_fork) == 0;
+}
+
 static int rvm_processors(void) {
     int count = 0;
 #ifdef __linux__
@@ -176,10 +182,8 @@ static uint32_t rvm_count_sections(void) { return __atomic_load_n(&rvm_pool.roun
 
 /* Start workers up to a number; how many there are. */
 static int rvm_start_workers(int count) {
-    static int is_prepared = 0;
     if (rvm_pool.workers >= count) return rvm_pool.workers;
-    if (!is_prepared) is_prepared = pthread_atfork(rvm_before_fork, rvm_resume_section, rvm_after_fork) == 0;
-    if (!is_prepared) return 0;
+    if (!rvm_pool.knows_forks) return 0;
     static const int own[] = {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTRAP};
     sigset_t all, before;
     sigfillset(&all); /* signals are for Python's threads, ... */
@@ -269,6 +273,7 @@ static int rvm_run_section(rvm_section *s, int threads) {
 
 #else
 
+static void rvm_prepare_forks(void) {}
 static int rvm_threads(void) { return 1; }
 static void rvm_set_threads(int threads) { (void)threads; }
 static void rvm_set_quota(int processors) { (void)processors; }

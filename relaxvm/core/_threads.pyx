@@ -9,6 +9,7 @@ from .processors import quota
 cdef extern from "_pool_impl.h":
     enum:
         RVM_MAX_THREADS
+    void rvm_prepare_forks() noexcept
     int rvm_threads() noexcept nogil
     void rvm_set_threads(int) noexcept nogil
     void rvm_set_quota(int) noexcept nogil
@@ -80,5 +81,6 @@ def _threads_wanted():
         set_num_threads(int(text))
 
 
+rvm_prepare_forks()
 rvm_set_quota(quota() or 0)
 _threads_wanted()
