@@ -384,12 +384,19 @@ def string_to_number(x: Any, dtype: Any) -> NDArray[Any]:
         raise TypeError(f"string_to_number: dtype: expected one of numbers, got {dtype!r}")
     found = np.empty(strings.shape, kind)
     flat = found.reshape(-1)
+    limits = np.iinfo(kind) if kind.kind in "iu" else None
     for i, each in enumerate(strings.flat):
         check_time()
         try:
             if "_" in each or len(each) > 1000:
                 raise ValueError
-            flat[i] = int(each) if kind.kind in "iu" else float(each)
+            if limits is None:
+                flat[i] = float(each)
+                continue
+            number = int(each)
+            if not limits.min <= number <= limits.max:  # numpy before 2 wraps them around
+                raise OverflowError
+            flat[i] = number
         except (ValueError, OverflowError):
             raise ValueError(
                 f"string_to_number: expected a {dtype}, got {describe(each)}"
