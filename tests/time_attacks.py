@@ -297,6 +297,17 @@ KERNELS: dict[str, list[Make]] = {
                  _zeros(1, 1, 1002, 1002)]],
     "det": [lambda: [_zeros(HALF // 16, 4, 4), _zeros(HALF // 16)],
             lambda: [np.eye(4000, dtype="f4"), _zeros()]],
+    "linalg.lu": [lambda: [np.eye(4000, dtype="f4"), _zeros(4000, 4000), _zeros(4000, dtype="i4")]],
+    "linalg.solve": [lambda: [np.eye(4000, dtype="f4"), *[_zeros(4000, 4000)] * 2]],
+    "linalg.solve_triangular": [
+        lambda: [np.eye(4000, dtype="f4"), _zeros(4000, 4000), 1, 0, _zeros(4000, 4000)]],
+    "linalg.cholesky": [lambda: [np.eye(6000, dtype="f4"), _zeros(6000, 6000)]],
+    "linalg.qr": [lambda: [x(4000, 4000), 0, _zeros(4000, 4000), _zeros(4000, 4000)],
+                  lambda: [x(2_000_000, 8), 0, _zeros(2_000_000, 8), _zeros(8, 8)]],
+    "linalg.svd": [
+        lambda: [x(1500, 1500), 0, _zeros(1500, 1500), _zeros(1500), _zeros(1500, 1500)]],
+    "linalg.eigh": [lambda: [x(1500, 1500), _zeros(1500), _zeros(1500, 1500)]],
+    "linalg.eig": [lambda: [x(4000, 30, 30), _zeros(4000, 30, 2), _zeros(4000, 30, 30, 2)]],
     "mel_weights": [lambda: [2000, 20000, 8000, 0.0, 4000.0, _zeros(10001, 2000)]],
     "nn.avg_pool2d": _pool(0, 1),
     "nn.attention": [lambda: _attention(1, 6000, 4, 64),

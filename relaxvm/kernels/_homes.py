@@ -145,6 +145,10 @@ KERNELS: Final = {
     ),
     "matrices": (
         "det",
+        "linalg.cholesky",
+        "linalg.lu",
+        "linalg.solve",
+        "linalg.solve_triangular",
     ),
     "movement": (
         "arange",
@@ -241,6 +245,12 @@ KERNELS: Final = {
         "median",
         "sort",
         "topk",
+    ),
+    "spectra": (
+        "linalg.eig",
+        "linalg.eigh",
+        "linalg.qr",
+        "linalg.svd",
     ),
     "spectral": (
         "dft",

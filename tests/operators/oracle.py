@@ -104,7 +104,9 @@ def exact_of_kernel(case: KernelCase, args: list[Any]) -> list[NDArray[Any]]:
     with np.errstate(all="ignore"):
         found = case.reference(*map(wide, args))
         results = found if isinstance(found, tuple) else (found,)
-        return [narrow(result, case.dtype) for result in results]
+        dtypes = case.dtype.split(",")
+        dtypes *= len(results) if len(dtypes) == 1 else 1
+        return [narrow(*each) for each in zip(results, dtypes, strict=True)]
 
 
 def leaves(value: Any) -> list[Any]:

@@ -91,7 +91,7 @@ class KernelCase:
         args: returns all arguments except the outputs; called with a function that makes random
             float64 tensors of a shape.
         reference: takes wide arguments, returns the exact result, or a tuple of them.
-        dtype: data type of the results.
+        dtype: data type of the results; or one for each, separated by commas.
 
     The others are those of `Cases`.
     """

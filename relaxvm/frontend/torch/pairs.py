@@ -138,6 +138,8 @@ def _part(value: Any, i: int) -> Any:
 
 def _joined(graph: Graph, value: Any) -> Any:
     """Results as values."""
+    if isinstance(value, list):
+        return [_joined(graph, each) for each in value]
     if isinstance(value, Pair):
         parts = [graph.value(part) for part in value]
         rank = parts[0].ndim

@@ -1,4 +1,4 @@
-"""Products of matrices, and linear algebra."""
+"""Products of matrices."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from ....ir import TensorType
 from ...common.emitter import Emitter, Problem
 from ..forms import (
     Tensor,
@@ -15,7 +14,6 @@ from ..forms import (
     cast,
     dims_of,
     dtype_of,
-    each_of,
     length,
     number,
     promoted,
@@ -307,41 +305,6 @@ def cosine_similarity(
 
     products = c.op("multiply", normal(a), normal(b))
     return c.op("sum", products, [axis], False) if dims else products
-
-
-# Matrices
-
-
-@each_of("linalg_det", "det", "_linalg_det")
-def det(name: str, c: Emitter, self: Tensor | None = None, A: Tensor | None = None) -> Any:
-    """The determinant, by the kernel."""
-    x = self if self is not None else A
-    assert x is not None
-    dims = dims_of(x)
-    found = c.run("det", [c.expr(x)], TensorType(dims[:-2], dtype_of(x)), dtype_of(x))
-    return found
-
-
-@aten("matrix_power", "linalg_matrix_power")
-def matrix_power(c: Emitter, self: Tensor, n: int) -> Tensor:
-    """The product of a matrix with itself, n times."""
-    if n < 0:
-        raise Problem("matrix_power: negative powers are not supported")
-    dims = dims_of(self)
-    if n == 0:
-        unit = c.op("eye", dims[-1], dims[-1], 0, dtype_of(self))
-        return expand(c, unit, dims)
-    found: Tensor | None = None
-    square: Tensor = self
-    while n:
-        if n & 1:
-            found = square if found is None else product(c, found, square)
-        n >>= 1
-        if n:
-            square = product(c, square, square)
-    assert found is not None
-    return found
-
 
 
 @aten("_grouped_mm", "transformers::grouped_mm_fallback")

@@ -296,31 +296,6 @@ def norm(
     return vector_norm(c, self, 2 if p is None else p, dim, keepdim, dtype)
 
 
-@aten("linalg_norm", "linalg_norm.ord_str", "linalg_matrix_norm", "linalg_matrix_norm.str_ord")
-def matrix_norm(
-    c: Emitter, self: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False,  # noqa: A002
-    dtype: str | None = None,
-) -> Tensor:  # fmt: skip
-    """The norm of a vector along one axis, or of matrices along two."""
-    x = cast(c, self, dtype)
-    if dim is None and ord is None:
-        return _norm(c, x, 2.0, axes_of(self, None), keepdim)
-    places = dim if dim is not None else list(range(rank_of(self)))
-    places = [axis_of(self, each) for each in (
-        places if isinstance(places, (list, tuple)) else [places])]  # fmt: skip
-    if len(places) == 1:
-        return _norm(c, x, 2.0 if ord is None else float(ord), places, keepdim)
-    if ord in (None, "fro"):
-        return _norm(c, x, 2.0, sorted(places), keepdim)
-    if isinstance(ord, str) or abs(ord) == 2:
-        raise Problem(f"ord: norms by singular values are not supported, got {ord!r}")
-    rows, columns = places
-    inner, outer = (rows, columns) if abs(ord) == 1 else (columns, rows)
-    sums = c.op("sum", c.op("abs", x), [inner], True)
-    found = c.op("max" if ord > 0 else "min", sums, [outer], True)
-    return found if keepdim else c.op("squeeze", found, sorted(places))
-
-
 @aten("renorm")
 def renorm(c: Emitter, self: Tensor, p: Any, dim: int, maxnorm: Any) -> Tensor:
     """Slices along an axis, scaled down to norms of at most maxnorm."""
