@@ -15,7 +15,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "relaxvm"
 
 BASE = (
-    "aliases errors hooks nested",
+    "aliases collecting errors hooks nested",
     "disk_cache",
     "dtypes elementwise isa limits logs registry support values",
     "messages field_types",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 __all__ = ["quota"]
@@ -35,27 +34,28 @@ def _quotas(process: str, mount: str) -> Iterator[int | None]:
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if not controllers:
-            for folder in _upwards(Path(mount), path):
-                yield _rounded_up(*_text(folder / "cpu.max").split())
+            for folder in _upwards(mount, path):
+                yield _rounded_up(*_text(f"{folder}/cpu.max").split())
         elif "cpu" in controllers.split(","):
             for name in dict.fromkeys((controllers, "cpu")):
-                for folder in _upwards(Path(mount) / name, path):
+                for folder in _upwards(f"{mount}/{name}", path):
                     yield _rounded_up(
-                        _text(folder / "cpu.cfs_quota_us"), _text(folder / "cpu.cfs_period_us")
+                        _text(f"{folder}/cpu.cfs_quota_us"), _text(f"{folder}/cpu.cfs_period_us")
                     )
 
 
-def _upwards(root: Path, path: str) -> Iterator[Path]:
+def _upwards(root: str, path: str) -> Iterator[str]:
     """The folder of a group and those above it; in a container the path may be that of the host,
     which is not there."""
     parts = [part for part in path.split("/") if part not in ("", "..")]
     for count in range(len(parts), -1, -1):
-        yield root.joinpath(*parts[:count])
+        yield "/".join([root, *parts[:count]])
 
 
-def _text(path: str | Path) -> str:
+def _text(path: str) -> str:
     try:
-        return Path(path).read_text().strip()
+        with open(path, encoding="utf-8") as file:
+            return file.read().strip()
     except (OSError, ValueError):
         return ""
 

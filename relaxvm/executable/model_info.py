@@ -8,11 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-__all__ = ["ModelInfo", "ValueInfo"]
+__all__ = ["ModelInfo", "ValueInfo", "is_named"]
 
 _TEXTS = (
     "producer", "producer_version", "domain", "description", "graph", "graph_description",
 )  # fmt: skip
+
+
+_UNNAMED = frozenset({"", "?", "None", "-1", "0", "*"})
+
+
+def is_named(dim: str) -> bool:
+    """Whether the text of a symbolic dimension is its name.  Some exporters write the same text,
+    such as "?", for all dimensions that they do not know."""
+    dim = dim.strip()
+    return dim not in _UNNAMED and not dim.startswith("unk__")
 
 
 class ValueInfo(NamedTuple):

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from ..collecting import collection_paused
 from ..disk_cache import (
     cache_folder,
     check_private,
@@ -463,7 +464,8 @@ def _loaded(
     from ..executable.loading import load_library
 
     try:
-        return load_library(content, limits=limits, mmap=True, passed=passed)
+        with collection_paused():
+            return load_library(content, limits=limits, mmap=True, passed=passed)
     except (RelaxVMError, ValueError):
         return None
 

@@ -21,37 +21,40 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from .described import ModelMetadata, NodeArg
-from .environment import (
-    VERSION,
-    disable_telemetry_events,
-    enable_telemetry_events,
-    get_all_providers,
-    get_available_providers,
-    get_build_info,
-    get_device,
-    get_version_string,
-    has_collective_ops,
-    preload_dlls,
-    print_debug_info,
-    set_default_logger_callback,
-    set_default_logger_severity,
-    set_default_logger_verbosity,
-    set_global_thread_pool_sizes,
-)
-from .finder import install
-from .options import (
-    ExecutionMode,
-    ExecutionOrder,
-    GraphOptimizationLevel,
-    OrtAllocatorType,
-    OrtMemType,
-    OrtSparseFormat,
-    RunOptions,
-    SessionOptions,
-)
-from .session import InferenceSession, IOBinding
-from .values import OrtDevice, OrtValue, SparseTensor
+from ...collecting import collection_paused
+
+with collection_paused():
+    from .described import ModelMetadata, NodeArg
+    from .environment import (
+        VERSION,
+        disable_telemetry_events,
+        enable_telemetry_events,
+        get_all_providers,
+        get_available_providers,
+        get_build_info,
+        get_device,
+        get_version_string,
+        has_collective_ops,
+        preload_dlls,
+        print_debug_info,
+        set_default_logger_callback,
+        set_default_logger_severity,
+        set_default_logger_verbosity,
+        set_global_thread_pool_sizes,
+    )
+    from .finder import install
+    from .options import (
+        ExecutionMode,
+        ExecutionOrder,
+        GraphOptimizationLevel,
+        OrtAllocatorType,
+        OrtMemType,
+        OrtSparseFormat,
+        RunOptions,
+        SessionOptions,
+    )
+    from .session import InferenceSession, IOBinding
+    from .values import OrtDevice, OrtValue, SparseTensor
 
 __version__ = VERSION
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ...executable.model_info import ValueInfo
+from ...executable.model_info import ValueInfo, is_named
 from .element_types import dtype_of_type, type_of_dtype
 from .errors import Fail, InvalidArgument, status
 
@@ -139,6 +139,8 @@ def symbols_agree(inputs: Mapping[str, tuple[ValueInfo, Any]]) -> bool:
     for expected, value in inputs.values():
         if isinstance(value, np.ndarray) and expected.dims:
             for name, size in zip(expected.dims, value.shape, strict=True):
-                if isinstance(name, str) and known.setdefault(name, size) != size:
+                if not isinstance(name, str) or known.setdefault(name, size) == size:
+                    continue
+                if is_named(name):
                     return False
     return True

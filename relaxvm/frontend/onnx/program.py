@@ -6,10 +6,11 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from ...errors import FormatError, RelaxVMError
 from ...executable.file_kinds import HEAD_BYTES, KINDS, kind_of
+from ...executable.model_info import is_named
 from ...ir import (
     ANY,
     BlockBuilder,
@@ -36,9 +37,6 @@ from .tensors import ExternalData
 from .wire import read
 
 __all__ = ["from_onnx", "read_model"]
-
-_UNNAMED: Final = frozenset({"", "?", "None", "-1", "0", "*"})
-"""Names of dimensions that mean nothing."""
 
 
 def read_model(
@@ -368,8 +366,8 @@ def _input_kind(
         if number is not None:
             return number
         text = dimension.name.strip()
-        unnamed = text in _UNNAMED or text.startswith("unk__") or dimension.value < 0
-        return context.symbol(f"{name}_{place}" if unnamed else text)
+        has_name = is_named(text) and dimension.value >= 0
+        return context.symbol(text if has_name else f"{name}_{place}")
 
     kind = kind_of_type(value.type, dim, f"{context.name}: input {readable(name)!r}")
     dtype = dtypes if isinstance(dtypes, str) else (dtypes or {}).get(name)
