@@ -9,9 +9,19 @@ import numpy as np
 import pytest
 
 import relaxvm
-from relaxvm.kernels.matrices import AT_ONCE
+from relaxvm.kernels import matrices, spectra
 
-LARGE = AT_ONCE + 70
+AT_ONCE = 40
+LARGE = AT_ONCE + 30
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts of a size that LAPACK may get in one call are small here, so that tests are short."""
+    for module in (matrices, spectra):
+        monkeypatch.setattr(module, "AT_ONCE", AT_ONCE)
+        monkeypatch.setattr(module, "PANEL", 8)
+    monkeypatch.setattr(spectra, "_BLOCK", 16)
 
 
 def kernel(name: str) -> Any:
@@ -32,7 +42,7 @@ def check_orthogonal(q: Any, within: float) -> None:
 
 
 KINDS = ["full rank", "low rank", "zeros"]
-SHAPES = [(LARGE, LARGE), (LARGE, 40), (40, LARGE), (2 * LARGE, LARGE)]
+SHAPES = [(LARGE, LARGE), (LARGE, 20), (20, LARGE), (2 * LARGE, LARGE)]
 
 
 @pytest.mark.parametrize(("rows", "columns"), SHAPES)

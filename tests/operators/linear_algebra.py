@@ -52,7 +52,7 @@ def both_parts(found: Any) -> Any:
 
 WITHIN: dict[str, Any] = {"ulps": 512, "of_largest": True}
 
-kernel("linalg.lu", lambda draw: (draw(2, 5, 4),), eliminated, "float64,int32", **WITHIN)
+kernel("linalg.lu", lambda draw: (draw(2, 5, 4),), eliminated, dtype="float64,int32", **WITHIN)
 kernel(
     "linalg.solve",
     lambda draw: (draw(3, 4, 4) + 9 * np.eye(4), draw(3, 4, 2)),
