@@ -140,7 +140,7 @@ def test_wrong_shapes() -> None:
         kernel("qr")(x, 0, out)
     with pytest.raises(ValueError, match=r"linalg\.solve: b: expected as many rows and matrices"):
         kernel("solve")(out, np.ones((3, 2), "f4"), out)
-    with pytest.raises(ValueError, match=r"linalg\.lu: outs\[1\]: expected int32\[2\]"):
+    with pytest.raises(ValueError, match=r"linalg\.lu: out: expected int32\[2\]"):
         kernel("lu")(x, np.empty_like(x), np.empty(2, "i8"))
     with pytest.raises(ValueError, match=r"linalg\.svd: x: expected matrices \[\.\.\., m, n\]"):
         kernel("svd")(np.ones(3, "f4"), 0, out, out, out)

@@ -15,6 +15,7 @@ import pytest
 
 import relaxvm
 import relaxvm.contrib.onnxruntime as ours
+from relaxvm.core.blas import get_blas_threads
 
 from . import children
 from .onnxruntime_cases import CASES, CLASS_ONLY, GOLDEN, Calls, answer, models_of
@@ -45,6 +46,31 @@ def test_every_case_is_recorded() -> None:
 
 MODELS = models_of(RECORDED)
 FEED = {"x": np.ones((2, 3), "f4"), "m": np.ones((3, 2), "f4")}
+
+
+def test_dimensions_without_a_name_may_differ_in_one_program() -> None:
+    named, unnamed = MODELS["pair"], MODELS["pair"].replace(b"\x12\x01N", b"\x12\x01?")
+    feed = {"a": np.ones((1, 2), "f4"), "b": np.ones((3, 2), "f4")}
+    for model, programs in ((named, 2), (unnamed, 1)):
+        session = ours.InferenceSession(model)
+        (found,) = session.run(None, feed)[:1]
+        assert len(session._programs._machines) == programs
+        (expected,) = ours.InferenceSession(named).run(None, feed)[:1]
+        np.testing.assert_array_equal(found, expected)
+    assert [each.shape for each in session.get_inputs()] == [["?", 2], ["?", 2]]
+
+
+def test_threads_of_a_session_are_those_of_blas() -> None:
+    if get_blas_threads() is None:
+        pytest.skip("numpy's BLAS has no functions for it")
+    before = get_blas_threads()
+    for count in (1, 2, 1):
+        options = ours.SessionOptions()
+        options.intra_op_num_threads = count
+        ours.InferenceSession(MODELS["affine"], options).run(None, FEED)
+        assert get_blas_threads() == count
+    ours.InferenceSession(MODELS["affine"]).run(None, FEED)
+    assert get_blas_threads() == before
 
 
 def test_threads_share_a_session() -> None:

@@ -172,9 +172,11 @@ def lu(x: Floats, *outs: Out) -> None:
     out, pivots = expected_outs(outs, 2)
     check_matrices(x, is_square=False)
     steps = min(x.shape[-2:])
-    check_out(out, native(x.dtype), x.shape, name="outs[0]")
-    check_out(pivots, _INT32, (*x.shape[:-2], steps), name="outs[1]")
+    check_out(out, native(x.dtype), x.shape)
+    check_out(pivots, _INT32, (*x.shape[:-2], steps))
     dtype = working_dtype(native(x.dtype))
+    for each in outs:
+        x = copy_if_overlapping(x, each)
     for index in np.ndindex(x.shape[:-2]):
         check_time()
         rows = np.array(x[index], dtype)

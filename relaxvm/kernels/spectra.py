@@ -52,8 +52,8 @@ def qr(x: Floats, complete: Flag, *outs: Out) -> None:
     check_matrices(x, is_square=False)
     m, n = x.shape[-2:]
     k = m if complete else min(m, n)
-    check_out(q, native(x.dtype), (*x.shape[:-1], k), name="outs[0]")
-    check_out(r, native(x.dtype), (*x.shape[:-2], k, n), name="outs[1]")
+    check_out(q, native(x.dtype), (*x.shape[:-1], k))
+    check_out(r, native(x.dtype), (*x.shape[:-2], k, n))
     mode: Any = "complete" if complete else "reduced"
     each_matrix(lambda a: np.linalg.qr(a, mode), lambda a: _reflected(a, k), [x], [q, r])
 
@@ -105,9 +105,9 @@ def svd(x: Floats, full: Flag, *outs: Out) -> None:
     m, n = x.shape[-2:]
     k = min(m, n)
     dtype, batch = native(x.dtype), x.shape[:-2]
-    check_out(u, dtype, (*batch, m, m if full else k), name="outs[0]")
-    check_out(s, dtype, (*batch, k), name="outs[1]")
-    check_out(vh, dtype, (*batch, n if full else k, n), name="outs[2]")
+    check_out(u, dtype, (*batch, m, m if full else k))
+    check_out(s, dtype, (*batch, k))
+    check_out(vh, dtype, (*batch, n if full else k, n))
 
     def at_once(a: NDArray[Any]) -> tuple[Any, Any, Any]:
         u, s, vh = np.linalg.svd(a, full_matrices=full)
@@ -193,8 +193,8 @@ def eigh(x: Floats, *outs: Out) -> None:
     NaN."""
     w, v = expected_outs(outs, 2)
     check_matrices(x)
-    check_out(w, native(x.dtype), x.shape[:-1], name="outs[0]")
-    check_out(v, native(x.dtype), x.shape, name="outs[1]")
+    check_out(w, native(x.dtype), x.shape[:-1])
+    check_out(v, native(x.dtype), x.shape)
 
     def at_once(a: NDArray[Any]) -> tuple[Any, Any]:
         w, v = np.linalg.eigh(a)
@@ -250,8 +250,8 @@ def eig(x: Floats, *outs: Out) -> None:
     check_matrices(x)
     if x.shape[-1] > AT_ONCE:
         raise WrongValue(f"x: expected matrices of at most {AT_ONCE} rows, got {describe(x)}")
-    check_out(w, native(x.dtype), (*x.shape[:-1], 2), name="outs[0]")
-    check_out(v, native(x.dtype), (*x.shape, 2), name="outs[1]")
+    check_out(w, native(x.dtype), (*x.shape[:-1], 2))
+    check_out(v, native(x.dtype), (*x.shape, 2))
     n = x.shape[-1]
     flat = v.reshape(*x.shape[:-1], 2 * n) if v.flags.c_contiguous else np.empty_like(v).reshape(
         *x.shape[:-1], 2 * n

@@ -89,7 +89,8 @@ def _together(c: Emitter, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 
 def _solve(c: Emitter, a: Tensor, b: Tensor) -> Tensor:
     a, b = _together(c, _floats(c, a), b)
-    return _kernel(c, "linalg.solve", [a, b], (dims_of(b), dtype_of(b)))[0]
+    found: Tensor = _kernel(c, "linalg.solve", [a, b], (dims_of(b), dtype_of(b)))[0]
+    return found
 
 
 @aten("inverse", "linalg_inv")
@@ -152,7 +153,8 @@ def solve_triangular(
         return _turned(c, found)
     a, b = _together(c, _floats(c, self), B)
     inputs = [a, b, int(upper), int(unitriangular)]
-    return _kernel(c, "linalg.solve_triangular", inputs, (dims_of(b), dtype_of(b)))[0]
+    solved: Tensor = _kernel(c, "linalg.solve_triangular", inputs, (dims_of(b), dtype_of(b)))[0]
+    return solved
 
 
 @aten("triangular_solve")
@@ -265,8 +267,8 @@ def lu_unpack(
     """The permutation and the triangles of factors in one matrix."""
     *batch, m, n = dims_of(LU_data)
     k, dtype = _least(m, n), dtype_of(LU_data)
-    empty = c.op("zeros", [0], dtype)
-    found = [empty, empty, empty]
+    empty: Tensor = c.op("zeros", [0], dtype)
+    found: list[Tensor] = [empty, empty, empty]
     if unpack_pivots:
         order = _order(c, LU_pivots, m)
         places = c.op("arange", 0, m, 1, "int64")
@@ -357,8 +359,8 @@ def slogdet(name: str, c: Emitter, self: Tensor | None = None, A: Tensor | None 
     signs = c.op("prod", c.op("sign", found), [last], False)
     sign = c.op("where", is_odd, c.op("negative", signs), signs)
     size = c.op("sum", c.op("log", c.op("abs", found)), [last], False)
-    size, sign = cast(c, size, dtype), cast(c, sign, dtype)
-    return (sign, size, factors, pivots) if name == "_linalg_slogdet" else (sign, size)
+    both = cast(c, sign, dtype), cast(c, size, dtype)
+    return (*both, factors, pivots) if name == "_linalg_slogdet" else both
 
 
 @aten("logdet")
@@ -635,8 +637,9 @@ def lstsq(c: Emitter, self: Tensor, b: Tensor, rcond: Any = None, driver: str | 
     found = product(c, _pinv(c, left, None, rcond, False), right)
     *batch, m, n = dims_of(left)
     dtype = dtype_of(self)
-    empty = c.op("zeros", [0], dtype)
-    residuals, rank, values = empty, c.op("zeros", [0], "int64"), empty
+    empty: Tensor = c.op("zeros", [0], dtype)
+    rank: Tensor = c.op("zeros", [0], "int64")
+    residuals, values = empty, empty
     if driver in ("gelsd", "gelss"):
         values = singular_values(c, left)
     if driver in (None, "gelsy", "gelsd", "gelss"):
