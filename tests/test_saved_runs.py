@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import io
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -27,6 +28,7 @@ from relaxvm.errors import (
 )
 from relaxvm.vm import Run
 
+from . import killed_training
 from .corpus import CORPUS, Case, registry
 from .hopping import bits, hopped, hopping, outcome, saved
 from .passes import module
@@ -677,3 +679,11 @@ def test_checkpoint_arguments() -> None:
         eb.emit_ret(eb.r(0))
     assert VirtualMachine(eb.get())["main"].start(checkpoint=5).result() == 5
 
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="there is no SIGKILL")
+def test_a_training_loop_that_is_killed() -> None:
+    """``python -m tests.killed_training`` kills 200 times."""
+    done, resumed = killed_training.killed(6, 200_000)
+    assert done >= 2
+    assert resumed >= 1
