@@ -3,8 +3,9 @@
     python bench/bench_suspend.py [--mib N] [--rounds N] [--folder PATH]
 
 All write the same float32 tensors to a file of the same folder and read them back into memory of
-their own.  Only `run.save` flushes the file to the disk and checks what it reads, so the row "bytes"
-shows it with a file object, which it does not flush, as the others.  The best of some rounds.
+their own.  Only `run.save` flushes the file to the disk and checks what it reads, so the row
+"bytes" shows it with a file object, which it does not flush, as the others.  The best of some
+rounds.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ def main() -> int:
         else:
             named = {f"t{i}": t for i, t in enumerate(tensors)}
             ways["safetensors"] = (
-                lambda: st.save_file(named, path), lambda: list(st.load_file(path).values())
+                lambda: st.save_file(named, path),
+                lambda: in_order(st.load_file(path)),
             )
         times: dict[str, list[float]] = {}
         for _ in range(options.rounds):
@@ -83,6 +85,10 @@ def clocked(call: Callable[[], object]) -> float:
 def check(found: Any, tensors: tuple[Any, ...]) -> None:
     assert len(found) == len(tensors)
     assert all(a[-1] == b[-1] for a, b in zip(found, tensors, strict=True))
+
+
+def in_order(found: dict[str, Any]) -> list[Any]:
+    return [found[f"t{i}"] for i in range(len(found))]
 
 
 def saved(run: Any, path: Path) -> None:

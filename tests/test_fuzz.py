@@ -44,6 +44,7 @@ LOADED = {
     "library": {"RESULT"},
     "relay": {"RESULT"},
     "relay_vm": {"RESULT", "KERNEL_ERROR"},
+    "run": {"RESULT"},
     "onnx": {"RESULT", "KERNEL_ERROR"},
     "pt2": {"RESULT", "KERNEL_ERROR"},
 }

@@ -8,6 +8,7 @@ import io
 import signal
 import threading
 import time
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from relaxvm.errors import (
     UnsavableError,
 )
 from relaxvm.vm import Run
+from relaxvm.vm.saved_runs.layout import HEAD, Head, padding
 
 from . import killed_training
 from .corpus import CORPUS, Case, registry
@@ -687,3 +689,17 @@ def test_a_training_loop_that_is_killed() -> None:
     done, resumed = killed_training.killed(6, 200_000)
     assert done >= 2
     assert resumed >= 1
+
+
+def test_an_empty_array_that_numpy_does_not_have() -> None:
+    vm = pausing()
+    data = saved(vm["main"].start(np.zeros((0, 3, 4))))
+    shape = np.array([0, 3, 4], "<i8").tobytes()
+    assert data.count(shape) == 1
+    parts = data[HEAD.size :].replace(shape, np.array([0, 1 << 40, 1 << 30], "<i8").tobytes())
+    head = Head(*HEAD.unpack_from(data))
+    parts = parts[: head.parts_bytes]
+    gap = bytes(padding(HEAD.size + len(parts)))
+    data = HEAD.pack(*head._replace(parts_crc=zlib.crc32(parts))) + parts + gap
+    with pytest.raises(FormatError, match=r"value 0: the dimensions multiply to more than"):
+        relaxvm.load_run(data, vm)

@@ -19,6 +19,7 @@ from . import (
     prim_funcs,
     relay_executables,
     relay_texts,
+    saved_runs,
     sections,
     torch_programs,
 )
@@ -88,6 +89,7 @@ KINDS: Final = {
         "executables and listings of Relay's virtual machine", ".ro", relay_executables.mutant,
         relay_executables.run, relay_executables.bases,
     ),
+    "run": Kind("saved runs", ".ckpt", saved_runs.mutant, saved_runs.run, saved_runs.bases),
     "onnx": Kind("ONNX models", ".onnx", onnx_models.mutant, onnx_models.run, onnx_models.bases),
     "pt2": Kind(
         "programs of torch.export", ".pt2", torch_programs.mutant, torch_programs.run,

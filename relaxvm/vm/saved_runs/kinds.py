@@ -9,6 +9,7 @@ To add a kind, add a record to `KINDS`.
 
 from __future__ import annotations
 
+import math
 import re
 import struct
 from collections.abc import Callable, Iterable, Sequence
@@ -282,7 +283,8 @@ def _read_layout(
         if dim < 0:
             raise FormatError(f"expected dimensions >= 0, got {dim}")
         size *= dim
-    if size * max(itemsize, 1) >= _MOST_SIZE or max(shape, default=0) >= _MOST_SIZE:
+    # numpy has no array whose dimensions other than 0 multiply to more, even if it is empty.
+    if math.prod(filter(None, shape)) * max(itemsize, 1) >= _MOST_SIZE:
         raise FormatError("the dimensions multiply to more than 2**62 bytes")
     if nbytes is None:
         if (size and itemsize) or any(strides) or offset:
