@@ -29,7 +29,7 @@ def reduce(
         out: with length 1 along axes.
         dtype: that the ufunc computes in, by default that of `out`.
     """
-    if x.size <= PIECE:
+    if x.size <= PIECE and not _is_long_sum(ufunc, x, axes, out):
         _reduce_at_once(ufunc, x, axes, out, dtype)
         return
     if np.may_share_memory(x, out):
@@ -40,10 +40,11 @@ def reduce(
 def _reduce(
     ufunc: Any, x: NDArray[Any], axes: Axes, out: NDArray[Any], dtype: DTypeLike | None
 ) -> None:
-    if x.size <= PIECE:
+    is_long = _is_long_sum(ufunc, x, axes, out)
+    if x.size <= PIECE and not is_long:
         _reduce_at_once(ufunc, x, axes, out, dtype)
         return
-    axis = _axis_to_halve(x, axes)
+    axis = max(axes, key=lambda i: x.shape[i]) if is_long else _axis_to_halve(x, axes)
     first, second = _halves(x, axis)
     if axis in axes:
         _reduce(ufunc, first, axes, out, dtype)
@@ -67,6 +68,21 @@ def _reduce_at_once(
         np.copyto(out, result, "same_kind")
     else:
         ufunc.reduce(x, axes, dtype, out, keepdims=True)
+
+
+_LONG_SUM: Final = 1024
+"""The most numbers that are added one after another to one float, whose error grows with them."""
+
+
+def _is_long_sum(ufunc: Any, x: NDArray[Any], axes: Axes, out: NDArray[Any]) -> bool:
+    """Whether numpy would add more numbers than that in a row: it adds in pairs only along the last
+    axis."""
+    return (
+        ufunc is np.add
+        and x.dtype.kind == "f"
+        and x.ndim - 1 not in axes
+        and x.size > _LONG_SUM * out.size > 0
+    )
 
 
 def _axis_to_halve(x: NDArray[Any], axes: Axes) -> int:
@@ -100,7 +116,7 @@ def reduced(ufunc: Any, x: NDArray[Any], axes: Axes) -> NDArray[Any]:
 
 def mean(x: NDArray[Any], axes: Axes, out: NDArray[Any], dtype: DTypeLike | None = None) -> None:
     """out = ``numpy.mean(x, axes, dtype, keepdims=True)``; otherwise as `reduce`."""
-    if x.size <= PIECE:
+    if x.size <= PIECE and not _is_long_sum(np.add, x, axes, out):
         np.mean(x, axes, dtype, out, keepdims=True)
         return
     reduce(np.add, x, axes, out, dtype)
