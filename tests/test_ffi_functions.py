@@ -629,3 +629,58 @@ def test_items_of_a_result_outlive_it() -> None:
     assert plainly(inner) == [[4, 5], "text that is not short"]
     assert items[0].shape == (2,)
     assert tvm_ffi.Array([inner, *items])[3] == 7
+
+
+@pytest.mark.usefixtures("making")
+def test_tensors_of_results_keep_their_arrays() -> None:
+    base = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    read_only = base.copy()
+    read_only.flags.writeable = False
+    arrays = [base, base.transpose(2, 0, 1), base[:, ::2, 1:], base[:0], np.array(2.5),
+              np.ones((1,) * 20, np.int8), read_only, base.astype(as_dtype("bfloat16"))]  # fmt: skip
+    for array in arrays:
+        made = object_of(array)
+        assert (made.shape, str(made.dtype)) == (array.shape, array.dtype.name)
+        assert made.strides == tuple(s // array.itemsize for s in array.strides)
+        assert values_of([made])[0].tolist() == array.tolist()
+        assert (address(made) == array.ctypes.data) == array.flags.writeable
+        again = tvm_ffi.from_dlpack(made)
+        assert address(again) == address(made)
+    alone = np.arange(1000.0)
+    died = weakref.ref(alone)
+    made = object_of(alone)
+    seen = np.from_dlpack(made)
+    del alone, made, again
+    assert seen[999] == 999
+    assert died() is not None
+    del seen
+    assert died() is None
+
+
+@pytest.mark.usefixtures("making")
+def test_a_result_whose_steps_are_not_whole_elements_is_refused() -> None:
+    array = np.zeros((3, 5), np.int8)[:, :4].view(np.int32)[:, 0]
+    with pytest.raises(BufferError, match="not whole elements"):
+        object_of(array)
+
+
+@pytest.mark.usefixtures("making")
+def test_threads_without_the_interpreter_lock_let_go_of_results() -> None:
+    libc, library = ctypes.CDLL(None), ffi.library()
+    array = np.arange(10.0)
+    died = weakref.ref(array)
+    handles = [object_of((array, array[1:])) for _ in range(200)]
+    owned = [ctypes.c_void_p(handle.__chandle__()) for handle in handles]
+    for handle in owned:
+        library.TVMFFIObjectIncRef(handle)
+    del handles, array
+    run = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+    threads = []
+    for handle in owned:  # C code alone: these threads have no state of Python
+        thread = ctypes.c_ulong()
+        code = ctypes.cast(library.TVMFFIObjectDecRef, run)
+        assert libc.pthread_create(ctypes.byref(thread), None, code, handle) == 0
+        threads.append(thread)
+    for thread in threads:
+        assert libc.pthread_join(thread, None) == 0
+    assert died() is None

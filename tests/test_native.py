@@ -20,7 +20,13 @@ import pytest
 
 import relaxvm
 from relaxvm import ExecBuilder, Shape, VirtualMachine
-from relaxvm.core._native import BIG_CALL, NativeFunction, host_address, to_dlpack
+from relaxvm.core._native import (
+    BIG_CALL,
+    QUICK_CALLS,
+    NativeFunction,
+    host_address,
+    to_dlpack,
+)
 from relaxvm.dtypes import dtype_to_dl
 from relaxvm.errors import InternalError, LinkError, RelaxVMError
 from relaxvm.native import toolchain
@@ -862,6 +868,51 @@ def test_the_lock_is_released_by_size(library: Path) -> None:
         wait(small, 50, 1)
     setter.join()
     assert small[0] == 1
+
+
+def is_held(wait: NativeFunction, flag: Any) -> bool:
+    """Whether no other thread runs while the kernel waits."""
+    flag[0] = 0
+    setter = threading.Timer(0.001, lambda: flag.__setitem__(0, 1))
+    setter.start()
+    try:
+        wait(flag, 50, 1)
+    except AssertionError:
+        return True
+    finally:
+        setter.join()
+    return False
+
+
+def hold(wait: NativeFunction, flag: Any) -> None:
+    """Let calls be quick until they hold the lock.  On a busy machine a quick call may seem slow."""
+    for _ in range(100):
+        flag[0] = 1
+        for _ in range(2 * QUICK_CALLS):
+            wait(flag, 1, 1)
+        if is_held(wait, flag):
+            return
+    pytest.fail("the lock is always released")
+
+
+def test_the_lock_is_held_where_big_calls_are_quick(library: Path) -> None:
+    wait = load(library, "wait")
+    flag, more = np.zeros(BIG_CALL // 8, np.int64), np.zeros(BIG_CALL // 8 + 1, np.int64)
+    assert not is_held(wait, flag)
+    hold(wait, flag)
+    assert not is_held(wait, more), "more bytes than any quick call had"
+    assert not is_held(wait, flag), "the last call that was measured was slow"
+    hold(wait, flag)
+    flag[0] = 0
+    for _ in range(50):  # one of them is measured
+        with pytest.raises(AssertionError):
+            wait(flag, 1, 1)
+    assert not is_held(wait, flag)
+    always = load(library, "wait", release_gil=True)
+    flag[0] = 1
+    for _ in range(5 * QUICK_CALLS):
+        always(flag, 1, 1)
+    assert not is_held(always, flag)
 
 
 @pytest.mark.parametrize("release_gil", [True, "auto"])

@@ -30,7 +30,8 @@ from ._native cimport (
     RVM_POINTER, RVM_REAL, RVM_SHAPE, RVM_TENSOR, RVM_TENSOR_OBJECT, RVM_TEXT,
     RvmAny, RvmArray, RvmBytes, RvmFunction, RvmObject, RvmShape, RvmTensorObject,
     array_over, enter_recursion, error_elsewhere, export_array, fresh_array, has_dtype, is_unmarked,
-    is_whole, keep_under, leave_recursion, object_under, point_at, release, retain, value_of,
+    is_whole, keep_under, leave_recursion, object_under, point_at, release, retain, tensor_object,
+    value_of,
 )
 
 cnp.import_array()
@@ -59,6 +60,7 @@ cdef extern from "_ffi_functions_impl.h":
     RvmShape* rvm_new_shape_object(int64_t ndim, int64_t** dims) noexcept
     bint rvm_is_plain_array(const RvmArray*, int64_t size) noexcept
     bint rvm_is_plain_shape(const RvmShape*, size_t ndim) noexcept
+    bint rvm_is_plain_tensor(const RvmTensorObject*) noexcept
     int (*rvm_run_callee)(void*, const RvmAny*, int32_t, RvmAny*) except -1
     void (*rvm_forget)(PyObject*) noexcept
     void (*rvm_report)(PyObject*) noexcept
@@ -132,8 +134,8 @@ def attach(library, functions, new_array, new_shape, known):
         functions: classes of functions of the VM.
         new_array, new_shape: functions of the FFI that create an array and a shape of their
             arguments.
-        known: whether arrays and shapes of this version of the FFI may be made here, if they look
-            as expected.
+        known: whether arrays, shapes and tensors of this version of the FFI may be made here, if they
+            look as expected.
 
     Returns:
         Whether they are made here; otherwise `new_array` and `new_shape` are called.
@@ -154,21 +156,26 @@ def attach(library, functions, new_array, new_shape, known):
 
 
 cdef bint _are_plain() except *:
-    """Whether the FFI's arrays and shapes have the layout that this module knows."""
+    """Whether the FFI's arrays, shapes and tensors have the layout that this module knows."""
     cdef RvmAny values[3]
-    cdef RvmAny array, shape
+    cdef RvmAny array, shape, tensor
     for i in range(3):
         values[i].type, values[i].short_size, values[i].as_int = RVM_INT, 0, i
     _call(_new_array_handle, values, 3, &array)
     _call(_new_shape_handle, values, 3, &shape)
+    numbers = np.zeros((2, 3), np.float32)
+    _export(numbers, &tensor)
     plain = (
         rvm_is_plain_array(<RvmArray*>array.as_object, 3)
         and rvm_is_plain_shape(<RvmShape*>shape.as_object, 3)
         and [(<RvmArray*>array.as_object).items[i].as_int for i in range(3)] == [0, 1, 2]
         and [(<RvmShape*>shape.as_object).dims[i] for i in range(3)] == [0, 1, 2]
+        and rvm_is_plain_tensor(<RvmTensorObject*>tensor.as_object)
+        and is_whole(<PyObject*>numbers, &(<RvmTensorObject*>tensor.as_object).tensor)
     )
     release(array.as_object)
     release(shape.as_object)
+    release(tensor.as_object)
     return plain
 
 
@@ -420,11 +427,18 @@ cdef int _give_value(PyObject* value, RvmAny* result) except -1:
 
 cdef int _give_array(object array, RvmAny* result) except -1:
     cdef RvmObject* tensor = object_under(array)
-    cdef void* made
     if tensor is not NULL:
         return _give_object(tensor, RVM_TENSOR_OBJECT, result)
     if not cnp.PyArray_ISWRITEABLE(<cnp.ndarray>array):
         array = array.copy()  # a constant of the program must not be changed
+    if _plain:
+        return _hand_over(tensor_object(array), RVM_TENSOR_OBJECT, result)
+    return _export(array, result)
+
+
+cdef int _export(object array, RvmAny* result) except -1:
+    """Let the FFI make a tensor over an array."""
+    cdef void* made
     if rvm_ffi.tensor_from_dlpack(export_array(array), 0, 0, &made) != 0:
         raise MemoryError("no memory for a tensor of TVM's FFI")
     return _hand_over(<RvmObject*>made, RVM_TENSOR_OBJECT, result)

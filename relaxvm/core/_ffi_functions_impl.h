@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "_ffi_objects.h"
+#include "_gil.h"
 #include "_native.h"
 
 /* Arguments whose arrays are kept from call to call. */
@@ -29,20 +30,6 @@ typedef struct {
 static rvm_ffi_api rvm_ffi;
 
 /* ---- objects that are made here --------------------------------------------------------------- */
-
-/* The counts of an object that has one reference; all strong ones count as one weak one. */
-#define RVM_ONE_REFERENCE ((UINT64_C(1) << 32) | 1)
-
-/* An object is freed by the function in its header, so it may have any memory: this here. */
-static void *rvm_new_object(int type, size_t size, void (*destroy)(void *, int)) {
-    RvmObject *object = (RvmObject *)malloc(size);
-    if (object == NULL) return NULL;
-    object->counts = RVM_ONE_REFERENCE;
-    object->type = type;
-    object->padding = 0;
-    object->destroy = destroy;
-    return object;
-}
 
 static void rvm_end_array(void *self, int what) {
     RvmArray *array = (RvmArray *)self;
@@ -86,6 +73,12 @@ static int rvm_is_plain_array(const RvmArray *array, int64_t size) {
            array->size == size && array->capacity >= size && array->end_items == NULL;
 }
 
+/* Whether a tensor of the FFI's own has the layout of RvmTensorObject. */
+static int rvm_is_plain_tensor(const RvmTensorObject *tensor) {
+    return tensor->object.counts == RVM_ONE_REFERENCE && tensor->object.type == RVM_TENSOR_OBJECT &&
+           tensor->object.destroy != NULL && tensor->tensor.strides != NULL;
+}
+
 /* Whether a shape of the FFI's own has the layout above. */
 static int rvm_is_plain_shape(const RvmShape *shape, size_t ndim) {
     return shape->object.counts == RVM_ONE_REFERENCE && shape->object.type == RVM_SHAPE &&
@@ -125,28 +118,28 @@ static int rvm_ffi_function(void *self, const RvmAny *args, int32_t count, RvmAn
         rvm_ffi.set_raised("RuntimeError", "a function of relaxvm needs Python, which has ended");
         return -1;
     }
-    PyGILState_STATE state = PyGILState_Ensure();
+    rvm_gil gil = rvm_take_gil();
     int code = rvm_run_callee(self, args, count, result);
     if (code != 0) {
-        if (state == PyGILState_LOCKED)
+        if (gil.held)
             rvm_ffi.set_raised(RVM_ALREADY_SET, "");
         else
             rvm_report_raised();
     }
-    PyGILState_Release(state);
+    rvm_leave_gil(gil);
     return code;
 }
 
 /* Lets go of the callee of a function that nothing refers to any more. */
 static void rvm_end_function(void *self) {
     if (!Py_IsInitialized()) return;
-    PyGILState_STATE state = PyGILState_Ensure();
+    rvm_gil gil = rvm_take_gil();
     PyObject *type, *error, *traceback;
     PyErr_Fetch(&type, &error, &traceback); /* the caller's */
     rvm_forget((PyObject *)self);
     Py_DECREF((PyObject *)self);
     PyErr_Restore(type, error, traceback);
-    PyGILState_Release(state);
+    rvm_leave_gil(gil);
 }
 
 #endif

@@ -4,6 +4,7 @@
 
 #include <Python.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #define RELAXVM_KERNEL_TYPES_ONLY
 #include <relaxvm/kernel.h>
@@ -30,6 +31,24 @@ typedef struct {
     RvmBytes message;
     RvmBytes backtrace;  /* the last call first */
 } RvmError;
+
+/* ---- objects that are made here --------------------------------------------------------------- */
+
+/* The counts of an object that has one reference; all strong ones count as one weak one. */
+#define RVM_ONE_REFERENCE ((UINT64_C(1) << 32) | 1)
+
+/* An object is freed by the function in its header, so it may have any memory: this here. */
+static inline void *rvm_new_object(int type, size_t size, void (*destroy)(void *, int)) {
+    RvmObject *object = (RvmObject *)malloc(size);
+    if (object == NULL) return NULL;
+    object->counts = RVM_ONE_REFERENCE;
+    object->type = type;
+    object->padding = 0;
+    object->destroy = destroy;
+    return object;
+}
+
+/* ---- counts ------------------------------------------------------------------------------------ */
 
 /* Keep an object. */
 static inline void rvm_retain_object(RvmObject *object) {

@@ -29,6 +29,8 @@ typedef struct {
     int unsure;            /* whether it is not known what it writes */
     int strided;           /* whether it is told the strides of tensors */
     uint64_t unlock_from;  /* bytes of tensors from which a call releases the interpreter lock */
+    uint64_t quick_bytes;  /* the most of a quick call of at least `unlock_from` bytes, and a count, */
+    int quick_calls;       /* see `rvm_call_big` */
 } rvm_kernel;
 
 #endif

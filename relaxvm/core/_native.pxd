@@ -127,5 +127,6 @@ cdef bint is_whole(PyObject* array, const RvmTensor* tensor) noexcept
 cdef object error_elsewhere()
 cdef RvmObject* object_under(object array) noexcept
 cdef void* export_array(object array) except NULL
+cdef RvmObject* tensor_object(object array) except NULL
 cdef bint has_dtype(const RvmTensor* tensor) except -1
 cdef object fresh_array(const RvmTensor* tensor, str subject)

@@ -4,6 +4,7 @@ from typing import Any, Final, Literal, final
 from numpy.typing import NDArray
 
 BIG_CALL: Final[int]
+QUICK_CALLS: Final[int]
 LARGE_COPY: Final[int]
 
 def host_address() -> int: ...

@@ -42,6 +42,7 @@ cdef extern from "_native_impl.h":
         RVM_STACK_ARGS, RVM_FEW_DIMS
         RVM_SAID_WHY, RVM_RAISED, RVM_IGNORED
     uint64_t RVM_BIG_CALL
+    int RVM_QUICK_CALLS
 
     ctypedef struct RvmHost:
         pass
@@ -76,7 +77,7 @@ cdef extern from "_native_impl.h":
                   Py_ssize_t) noexcept
     void rvm_put_int(RvmAny*, int, int64_t) noexcept
     bint rvm_get_strides(cnp.ndarray, int64_t*) noexcept
-    int rvm_run(const rvm_kernel*, const RvmAny*, rvm_slot*, Py_ssize_t, uint64_t, RvmAny*,
+    int rvm_run(rvm_kernel*, const RvmAny*, rvm_slot*, Py_ssize_t, uint64_t*, RvmAny*,
                 rvm_call*) noexcept
     void rvm_clear_call(rvm_call*) noexcept
     void rvm_set_raised() noexcept
@@ -85,6 +86,7 @@ cdef extern from "_native_impl.h":
     bint rvm_is_known(cnp.ndarray) noexcept
     object rvm_capsule(cnp.ndarray)
     void* rvm_export_array(cnp.ndarray) except NULL
+    RvmObject* rvm_new_tensor_object(cnp.ndarray) except NULL
     PyObject* rvm_base(cnp.ndarray) noexcept
     bint rvm_point_at(cnp.ndarray, const RvmTensor*) noexcept
     bint rvm_is_unmarked(cnp.ndarray) noexcept
@@ -102,6 +104,10 @@ cdef extern from "Python.h":
 
 BIG_CALL = RVM_BIG_CALL
 """Bytes of all tensors of a call from which ``release_gil="auto"`` releases the interpreter lock."""
+
+QUICK_CALLS = RVM_QUICK_CALLS
+"""If so many of these calls of a kernel in a row took less than 20 microseconds, the next ones, with no
+more bytes, keep the lock."""
 
 cdef dict _UNLOCK_FROM = {False: UINT64_MAX, True: 0, "auto": RVM_BIG_CALL}
 
@@ -161,7 +167,8 @@ cdef class NativeFunction:
         keepalive: an object that is to live as long as this one, such as the library.
         self_address: what is passed as ``self``.
         release_gil: whether other Python threads run during a call: True, False, or ``"auto"``, that
-            is if the tensors of the call have `BIG_CALL` bytes or more together.
+            is if the tensors of the call have `BIG_CALL` bytes or more together, unless the last such
+            calls have all been quick.
         writes: positions of arguments that the kernel writes, negative ones from the last.  They
             must be writable; if one has to be copied, the copy is written back.  None if it is not
             known: every argument may be written then, and a copy is written back if the kernel has
@@ -263,8 +270,9 @@ cdef PyObject* _refuse_keywords(PyObject* self) except NULL:
 cdef PyObject* call_native(PyObject* self, PyObject* const* fp, PyObject* const* pool_end,
                            const int64_t* words, Py_ssize_t count, uint64_t* nbytes) except NULL:
     """Call a NativeFunction with `count` operands, the registers and constants that `words` name: a
-    new reference, or None as a borrowed one, or NULL with an exception.  `nbytes`: of its tensors."""
-    cdef const rvm_kernel* kernel = &(<NativeFunction>self).kernel
+    new reference, or None as a borrowed one, or NULL with an exception.  `nbytes`: of its tensors, or
+    fewer where it is known to be quick."""
+    cdef rvm_kernel* kernel = &(<NativeFunction>self).kernel
     cdef RvmAny args[RVM_STACK_ARGS]
     cdef rvm_slot slots[RVM_STACK_ARGS]
     cdef RvmAny ret
@@ -275,7 +283,7 @@ cdef PyObject* call_native(PyObject* self, PyObject* const* fp, PyObject* const*
     flags = rvm_put(kernel, fp, pool_end, words, count, args, slots, nbytes)
     if not rvm_suits(kernel, flags, fp, pool_end, words, count):
         return _call_fallback(self, fp, pool_end, words, count, nbytes)
-    code = rvm_run(kernel, args, slots, count, nbytes[0], &ret, &call)
+    code = rvm_run(kernel, args, slots, count, nbytes, &ret, &call)
     if code != 0:
         return _fail(self, code, &call)
     if ret.type == RVM_NONE:
@@ -292,7 +300,7 @@ cdef int call_locals(PyObject* self, PyObject* const* fp, PyObject* const* pool_
         0 if the kernel does not take them so; else 1, and in `value` None as a borrowed reference, or
         a new reference.
     """
-    cdef const rvm_kernel* kernel = &(<NativeFunction>self).kernel
+    cdef rvm_kernel* kernel = &(<NativeFunction>self).kernel
     cdef RvmAny args[RVM_STACK_ARGS]
     cdef rvm_slot slots[RVM_STACK_ARGS]
     cdef RvmAny ret
@@ -301,7 +309,7 @@ cdef int call_locals(PyObject* self, PyObject* const* fp, PyObject* const* pool_
     if count > RVM_STACK_ARGS or not rvm_put_locals(kernel, fp, pool_end, words, count, locals_, args,
                                                     slots, nbytes):
         return 0
-    code = rvm_run(kernel, args, slots, count, nbytes[0], &ret, &call)
+    code = rvm_run(kernel, args, slots, count, nbytes, &ret, &call)
     if code != 0:
         _fail(self, code, &call)
     value[0] = Py_None if ret.type == RVM_NONE else _take_result(self, &ret)
@@ -317,7 +325,8 @@ cdef int call_scalars(PyObject* self, const RvmAny* args, Py_ssize_t count, RvmA
         is in `value`.
     """
     cdef rvm_call call
-    cdef int code = rvm_run(&(<NativeFunction>self).kernel, args, NULL, count, 0, ret, &call)
+    cdef uint64_t nbytes = 0
+    cdef int code = rvm_run(&(<NativeFunction>self).kernel, args, NULL, count, &nbytes, ret, &call)
     if code != 0:
         _fail(self, code, &call)
     if ret.type in (RVM_NONE, RVM_INT, RVM_BOOL, RVM_REAL):
@@ -351,7 +360,8 @@ cdef int call_with(NativeFunction function, const RvmAny* args, Py_ssize_t count
     unless the function always releases it."""
     cdef RvmAny ret
     cdef rvm_call call
-    cdef int code = rvm_run(&function.kernel, args, NULL, count, 0, &ret, &call)
+    cdef uint64_t nbytes = 0
+    cdef int code = rvm_run(&function.kernel, args, NULL, count, &nbytes, &ret, &call)
     if code != 0:
         _fail(<PyObject*>function, code, &call)
     if ret.type >= RVM_OBJECT and ret.as_object is not NULL:
@@ -400,8 +410,8 @@ cdef class _Call:
         cdef rvm_call call
         cdef int code
         self.put_arrays_again()
-        code = rvm_run(&self.function.kernel, self.values, self.slots, self.count, self.nbytes, &ret,
-                       &call)
+        code = rvm_run(&self.function.kernel, self.values, self.slots, self.count, &self.nbytes,
+                       &ret, &call)
         if code != 0:
             _fail(<PyObject*>self.function, code, &call)
         for position, array, copy, before in self.copies:
@@ -859,6 +869,15 @@ cdef void* export_array(object array) except NULL:
     """
     check_exportable(array)
     return rvm_export_array(array)
+
+
+cdef RvmObject* tensor_object(object array) except NULL:
+    """A tensor object of TVM's FFI over an array, which it keeps.
+
+    Raises as `to_dlpack`.
+    """
+    check_exportable(array)
+    return rvm_new_tensor_object(array)
 
 
 cdef int check_exportable(cnp.ndarray array) except -1:

@@ -13,8 +13,10 @@
 #include <string.h>
 #include <numpy/arrayobject.h>
 
+#include "_clock.h"
 #include "_code.h"
 #include "_ffi_objects.h"
+#include "_gil.h"
 #include "_native.h"
 
 #if defined(__GNUC__) || defined(__clang__)
@@ -34,6 +36,15 @@
  * it back waits for other threads of Python, up to their switch interval of 5 ms: worth while for what
  * runs that long. */
 #define RVM_BIG_CALL (UINT64_C(1) << 20)
+
+/* A kernel may read little of large tensors, such as some rows of a table.  If so many big calls in a
+ * row took less than RVM_QUICK_NS, the next ones hold the lock, as far as their tensors have no more
+ * bytes.  After RVM_HELD_CALLS of them one is measured again. */
+#define RVM_QUICK_CALLS 8
+#define RVM_HELD_CALLS 32
+#define RVM_QUICK_NS 20000
+/* The bytes that such a call stands for where calls are counted by what they take. */
+#define RVM_QUICK_COST (UINT64_C(1) << 15)
 
 /* Whether the kernel is known to write argument i. */
 static inline int rvm_is_written(const rvm_kernel *kernel, Py_ssize_t i, Py_ssize_t count) {
@@ -175,9 +186,9 @@ static int rvm_check_interrupted(void) {
     rvm_call *call = rvm_current_call;
     if (call == NULL) return 0;
     if (!(call->said & (RVM_INTERRUPTED | RVM_RAISED))) {
-        PyGILState_STATE state = PyGILState_Ensure();
+        rvm_gil gil = rvm_take_gil();
         if (rvm_look() != 0) call->said |= RVM_INTERRUPTED;
-        PyGILState_Release(state);
+        rvm_leave_gil(gil);
     }
     return (call->said & (RVM_INTERRUPTED | RVM_RAISED)) != 0;
 }
@@ -370,8 +381,8 @@ static inline int rvm_put_locals(const rvm_kernel *kernel, PyObject *const *valu
 /* Call without the interpreter lock.  Another thread may then give an array another shape, which
  * moves its dimensions: the kernel gets copies.  (With more dimensions than a slot has room for, the
  * lock is held.) */
-static RVM_COLD int rvm_call_unlocked(const rvm_kernel *kernel, const RvmAny *args, rvm_slot *slots,
-                                      Py_ssize_t count, RvmAny *ret) {
+static int rvm_call_unlocked(const rvm_kernel *kernel, const RvmAny *args, rvm_slot *slots,
+                             Py_ssize_t count, RvmAny *ret, int64_t *nanoseconds) {
     for (Py_ssize_t i = 0; i < count; i++) {
         if (args[i].type != RVM_TENSOR) continue;
         RvmTensor *tensor = &slots[i].tensor;
@@ -381,8 +392,35 @@ static RVM_COLD int rvm_call_unlocked(const rvm_kernel *kernel, const RvmAny *ar
         tensor->shape = slots[i].dims;
     }
     PyThreadState *state = PyEval_SaveThread();
+    int64_t start = rvm_clock_ns();
     int code = kernel->call(kernel->self, args, (int32_t)count, ret);
+    *nanoseconds = rvm_clock_ns() - start;
     PyEval_RestoreThread(state);
+    return code;
+}
+
+/* A call with so many bytes of tensors that the policy releases the interpreter lock, unless it is
+ * "auto" and such calls of this kernel are quick: then `*bytes` becomes a number that fits its time. */
+static RVM_COLD int rvm_call_big(rvm_kernel *kernel, const RvmAny *args, rvm_slot *slots,
+                                 Py_ssize_t count, uint64_t *bytes, RvmAny *ret) {
+    int64_t nanoseconds = RVM_QUICK_NS;
+    int code;
+    if (kernel->quick_calls >= RVM_QUICK_CALLS && *bytes <= kernel->quick_bytes) {
+        kernel->quick_calls++;
+        if (kernel->quick_calls == RVM_QUICK_CALLS + RVM_HELD_CALLS)
+            kernel->quick_calls = RVM_QUICK_CALLS - 1;
+        *bytes = RVM_QUICK_COST;
+        return kernel->call(kernel->self, args, (int32_t)count, ret);
+    }
+    code = rvm_call_unlocked(kernel, args, slots, count, ret, &nanoseconds);
+    if (kernel->unlock_from == 0) return code; /* not "auto" */
+    if (nanoseconds >= RVM_QUICK_NS) {
+        kernel->quick_calls = 0;
+        kernel->quick_bytes = 0;
+    } else {
+        if (kernel->quick_calls < RVM_QUICK_CALLS) kernel->quick_calls++;
+        if (*bytes > kernel->quick_bytes) kernel->quick_bytes = *bytes;
+    }
     return code;
 }
 
@@ -393,8 +431,8 @@ enum { RVM_IGNORED = INT32_MIN };
 
 /* Run the kernel: 0 if it ended well, else the number that it returned, or RVM_IGNORED.  `call` then
  * says why and is to be cleared. */
-static inline int rvm_run(const rvm_kernel *kernel, const RvmAny *args, rvm_slot *slots,
-                          Py_ssize_t count, uint64_t bytes, RvmAny *ret, rvm_call *call) {
+static inline int rvm_run(rvm_kernel *kernel, const RvmAny *args, rvm_slot *slots,
+                          Py_ssize_t count, uint64_t *bytes, RvmAny *ret, rvm_call *call) {
     int code;
     rvm_call **current = &rvm_current_call;
     RVM_KEEP(current); /* looking it up costs as much as an argument */
@@ -402,8 +440,8 @@ static inline int rvm_run(const rvm_kernel *kernel, const RvmAny *args, rvm_slot
     call->outer = *current;
     call->said = 0;
     *current = call;
-    if (RVM_UNLIKELY(bytes >= kernel->unlock_from))
-        code = rvm_call_unlocked(kernel, args, slots, count, ret);
+    if (RVM_UNLIKELY(*bytes >= kernel->unlock_from))
+        code = rvm_call_big(kernel, args, slots, count, bytes, ret);
     else
         code = kernel->call(kernel->self, args, (int32_t)count, ret);
     *current = call->outer;
@@ -548,9 +586,9 @@ typedef struct rvm_export {
 
 static void rvm_end_export(rvm_export *made) {
     if (!Py_IsInitialized()) return; /* static objects of C++ end after the interpreter */
-    PyGILState_STATE state = PyGILState_Ensure();
+    rvm_gil gil = rvm_take_gil();
     Py_DECREF((PyObject *)made->owner);
-    PyGILState_Release(state);
+    rvm_leave_gil(gil);
     free(made);
 }
 
@@ -564,33 +602,82 @@ static inline int rvm_is_known(PyArrayObject *array) {
     return rvm_dtype_of(PyArray_DESCR(array)) != 0;
 }
 
-/* A managed tensor over an array of a known data type whose steps are whole elements; NULL with an
- * exception if they are not. */
-static rvm_export *rvm_export_array(PyArrayObject *array) {
+/* Make a tensor one over an array of a known data type, with dimensions and then strides in `dims`;
+ * false with an exception if the array's steps are not whole elements. */
+static int rvm_cover_array(PyArrayObject *array, RvmTensor *tensor, int64_t *dims) {
     int ndim = PyArray_NDIM(array);
     uint32_t dtype = rvm_dtype_of(PyArray_DESCR(array));
-    rvm_export *made = (rvm_export *)malloc(sizeof *made + 2 * (size_t)ndim * sizeof(int64_t));
+    tensor->data = PyArray_DATA(array);
+    tensor->device.type = RVM_CPU;
+    tensor->device.index = 0;
+    tensor->ndim = ndim;
+    memcpy(&tensor->dtype, &dtype, sizeof dtype);
+    tensor->shape = dims;
+    tensor->strides = dims + ndim;
+    tensor->byte_offset = 0;
+    for (int i = 0; i < ndim; i++) dims[i] = PyArray_DIM(array, i);
+    if (RVM_LIKELY(PyArray_IS_C_CONTIGUOUS(array))) {
+        int64_t step = 1;
+        for (int i = ndim - 1; i >= 0; i--) {
+            dims[ndim + i] = step;
+            step *= dims[i];
+        }
+        return 1;
+    }
+    if (rvm_get_strides(array, dims + ndim)) return 1;
+    PyErr_SetString(PyExc_BufferError, "dlpack: the array's steps are not whole elements");
+    return 0;
+}
+
+/* A managed tensor over an array of a known data type; NULL with an exception. */
+static rvm_export *rvm_export_array(PyArrayObject *array) {
+    size_t ndim = (size_t)PyArray_NDIM(array);
+    rvm_export *made = (rvm_export *)malloc(sizeof *made + 2 * ndim * sizeof(int64_t));
     if (made == NULL) {
         PyErr_NoMemory();
         return NULL;
     }
-    made->tensor.data = PyArray_DATA(array);
-    made->tensor.device.type = RVM_CPU;
-    made->tensor.device.index = 0;
-    made->tensor.ndim = ndim;
-    memcpy(&made->tensor.dtype, &dtype, sizeof dtype);
-    made->tensor.shape = made->dims;
-    made->tensor.strides = made->dims + ndim;
-    made->tensor.byte_offset = 0;
-    made->let_go = rvm_end_export;
-    for (int i = 0; i < ndim; i++) made->dims[i] = PyArray_DIM(array, i);
-    if (!rvm_get_strides(array, made->dims + ndim)) {
+    if (!rvm_cover_array(array, &made->tensor, made->dims)) {
         free(made);
-        PyErr_SetString(PyExc_BufferError, "dlpack: the array's steps are not whole elements");
         return NULL;
     }
+    made->let_go = rvm_end_export;
     made->owner = Py_NewRef((PyObject *)array);
     return made;
+}
+
+/* A tensor object of TVM's FFI over an array, which it keeps. */
+typedef struct {
+    RvmTensorObject object;
+    PyObject *array;
+    int64_t dims[];
+} rvm_tensor_object;
+
+static void rvm_end_tensor_object(void *self, int what) {
+    rvm_tensor_object *made = (rvm_tensor_object *)self;
+    if ((what & 1) && Py_IsInitialized()) {
+        rvm_gil gil = rvm_take_gil();
+        Py_DECREF(made->array);
+        rvm_leave_gil(gil);
+    }
+    if (what & 2) free(made);
+}
+
+/* Such an object, for an array of a known data type; NULL with an exception. */
+static RvmObject *rvm_new_tensor_object(PyArrayObject *array) {
+    size_t ndim = (size_t)PyArray_NDIM(array);
+    rvm_tensor_object *made = (rvm_tensor_object *)rvm_new_object(
+        RVM_TENSOR_OBJECT, sizeof *made + 2 * ndim * sizeof(int64_t), rvm_end_tensor_object);
+    if (made == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    if (!rvm_cover_array(array, &made->object.tensor, made->dims)) {
+        free(made);
+        return NULL;
+    }
+    made->array = Py_NewRef((PyObject *)array);
+    return &made->object.object;
 }
 
 /* The same as a capsule of DLPack. */

@@ -17,8 +17,8 @@ _FUNCTION: Final = 68
 
 _OLDEST: Final = (0, 1, 12)
 _NEWEST: Final = (0, 1, 15)
-"""Versions of TVM's FFI whose arrays and shapes may be made without calling it.  Later versions are
-going to place a header before objects."""
+"""Versions of TVM's FFI whose arrays, shapes and tensors may be made without calling it.  Later
+versions are going to place a header before objects."""
 
 
 def ffi_function(function: Callable[..., Any]) -> Any:
@@ -52,7 +52,7 @@ def object_of(value: Any) -> Any:
 
 @functools.cache
 def _attach() -> bool:
-    """Let `_ffi_functions` call TVM's FFI; return whether it makes arrays and shapes itself."""
+    """Let `_ffi_functions` call TVM's FFI; return whether it makes their objects itself."""
     ffi.listen()
     library = ffi.library()
 
