@@ -869,3 +869,13 @@ assert "tvm_ffi" not in sys.modules
     assert "needs the package apache-tvm; install relaxvm[tvm]" in done.stdout
     assert "expected a result of tvm.compile" in done.stdout
     assert issubclass(MissingExtraError, ImportError)
+
+
+def test_a_machine_is_no_program_of_a_machine() -> None:
+    builder = relaxvm.ExecBuilder()
+    with builder.function("main", num_inputs=1):
+        builder.emit_ret(builder.r(0))
+    vm = relaxvm.VirtualMachine(builder.get())
+    with pytest.raises(ValueError, match=r"got a relaxvm.VirtualMachine.* use it as it is"):
+        relaxvm.VirtualMachine(vm)  # type: ignore[arg-type]
+    assert relaxvm.VirtualMachine(vm.executable).main(3) == 3

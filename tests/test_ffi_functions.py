@@ -637,7 +637,8 @@ def test_tensors_of_results_keep_their_arrays() -> None:
     read_only = base.copy()
     read_only.flags.writeable = False
     arrays = [base, base.transpose(2, 0, 1), base[:, ::2, 1:], base[:0], np.array(2.5),
-              np.ones((1,) * 20, np.int8), read_only, base.astype(as_dtype("bfloat16"))]  # fmt: skip
+              np.ones((1,) * 20, np.int8), read_only,
+              base.astype(as_dtype("bfloat16"))]  # fmt: skip
     for array in arrays:
         made = object_of(array)
         assert (made.shape, str(made.dtype)) == (array.shape, array.dtype.name)
@@ -684,3 +685,37 @@ def test_threads_without_the_interpreter_lock_let_go_of_results() -> None:
     for thread in threads:
         assert libc.pthread_join(thread, None) == 0
     assert died() is None
+
+
+@pytest.mark.parametrize("kind", ["Map", "Dict"])
+def test_maps_that_are_returned_are_the_same(kind: str) -> None:
+    make = getattr(tvm_ffi, kind, None)
+    if make is None:
+        pytest.skip(f"this version of TVM's FFI has no {kind}")
+    x = tensor(3)
+    inner = make({"x": x, "function": tvm.get_global_func("testing.echo"), "n": 3, "nan": 1e400})
+    given = make({"inner": inner, "list": [x, make({1: "a text of many characters"})]})
+    main = ffi_function(identity(2).main)
+    for _ in range(2):
+        first, second = main(given, inner)
+        assert first.same_as(given)
+        assert second.same_as(inner)
+    assert main(main(given, given), 1)[0][1].same_as(given)
+    changes = [
+        lambda d: d.update(more=1), lambda d: d["inner"].update(n=4), lambda d: d.pop("list"),
+        lambda d: d["list"][1].clear(), lambda d: d["inner"].update(x=d["inner"]["x"][1:]),
+        lambda d: d["inner"].update(function=None),
+    ]  # fmt: skip
+    for change in changes:
+        result = ffi_function(lambda d, change=change: (change(d), d)[1])(given)
+        assert not result.same_as(given)
+        expected = values_of([given])[0]
+        change(expected)
+        assert str(values_of([result])[0]) == str(expected)
+
+
+def test_shapes_and_texts_that_are_returned() -> None:
+    shape, text = tvm_ffi.Shape((4, 5)), tvm_ffi.core.String("a text of many characters")
+    result = ffi_function(identity(2).main)(shape, text)
+    assert result[0] == shape
+    assert result[1] == text

@@ -885,7 +885,7 @@ def is_held(wait: NativeFunction, flag: Any) -> bool:
 
 
 def hold(wait: NativeFunction, flag: Any) -> None:
-    """Let calls be quick until they hold the lock.  On a busy machine a quick call may seem slow."""
+    """Let calls be quick until they hold the lock.  On a busy machine one may seem slow."""
     for _ in range(100):
         flag[0] = 1
         for _ in range(2 * QUICK_CALLS):

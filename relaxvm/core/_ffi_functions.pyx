@@ -7,7 +7,8 @@ tensor becomes an array without Python's part of the FFI:
 * A tensor that is passed again and again is seen through the same array, if nothing but this module
   refers to it after the call; otherwise the array keeps the tensor.
 * A result that is an argument, or an array over a whole tensor, is that tensor; any other array
-  becomes a tensor that keeps the array.  A function that is an argument is that function.
+  becomes a tensor that keeps the array.  Any other object that is an argument, such as a function or a
+  map, is that object.
 * Tensors and data types that numpy does not have, such as those of four bits, are TVM's objects.
 * A tuple that an array or list of the FFI has become is that object as a result, also in other tuples.
 """
@@ -381,9 +382,18 @@ cdef int _give(PyObject* value, RvmAny* result, const rvm_given* given, dict kno
         return _give_tuple(value, result, given, known)
     else:
         for i in range(given.count):
-            if given.args[i].type == RVM_FUNCTION and given.values[i] is value:
-                return _give_object(given.args[i].as_object, RVM_FUNCTION, result)
+            if given.args[i].type >= RVM_OBJECT and _is_value_of(value, given.values[i],
+                                                                 &given.args[i]):
+                return _give_object(given.args[i].as_object, given.args[i].type, result)
     return _give_value(value, result)
+
+
+cdef bint _is_value_of(PyObject* value, PyObject* given, const RvmAny* arg) except -1:
+    """Whether a value is what was made of an argument.  The machine copies a dict, and a function of
+    Python may change it."""
+    if type(<object>value) is not dict:
+        return value is given
+    return type(<object>given) is dict and ffi.is_same(<object>value, _value(arg, None))
 
 
 cdef int _give_object(RvmObject* object, int kind, RvmAny* result) noexcept:

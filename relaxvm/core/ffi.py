@@ -342,6 +342,32 @@ def _has_items(value: Any) -> bool:
     return is_sequence(value) or isinstance(value, (package.Map, package.Dict))
 
 
+def is_same(a: Any, b: Any) -> bool:
+    """Whether two values that were made of one object of TVM's FFI, one after the
+    other, are the same: False if a function of Python has changed one."""
+    if isinstance(a, dict):
+        return isinstance(b, dict) and is_same(tuple(a.items()), tuple(b.items()))
+    if isinstance(a, tuple):
+        return (
+            isinstance(b, tuple)
+            and len(a) == len(b)
+            and all(is_same(x, y) for x, y in zip(a, b, strict=True))
+        )
+    if isinstance(a, np.ndarray):
+        return (
+            isinstance(b, np.ndarray)
+            and (a.ctypes.data, a.shape, a.strides, a.dtype)
+            == (b.ctypes.data, b.shape, b.strides, b.dtype)
+        )
+    if isinstance(a, Function):
+        return isinstance(b, Function) and bool(
+            a.function.__chandle__() == b.function.__chandle__()
+        )
+    if _is_ffi(a):
+        return _is_ffi(b) and _handle_of(a) == _handle_of(b)
+    return type(a) is type(b) and bool(a is b or a == b)
+
+
 def _handle_of(value: Any) -> int:
     """A number for an object of TVM's FFI, which may have several objects of Python, or another."""
     return value.__chandle__() if isinstance(value, _package().Object) else id(value)

@@ -138,6 +138,9 @@ class VirtualMachine(Machine):
             executable = _executable_of_file(executable, limits)
         if not isinstance(executable, VMExecutable):
             executable, device = _executable_of_module(executable, device, limits, functions)
+        if isinstance(executable, VirtualMachine):
+            raise ValueError("VirtualMachine: got a relaxvm.VirtualMachine, such as from_tvm "
+                             "returns: use it as it is; for another one, pass vm.executable")
         if not isinstance(executable, VMExecutable):
             raise ValueError(f"VirtualMachine: expected a relaxvm.VMExecutable or the path of a "
                              f"file, got {type(executable).__name__}; relaxvm.compile makes an "
