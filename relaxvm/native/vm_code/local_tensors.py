@@ -18,7 +18,7 @@ from .code import FunctionCode, Op, block_starts, live_registers, read_registers
 
 __all__ = ["LocalTensor", "find_local_tensors"]
 
-MAX_BYTES: Final = 1024
+MAX_BYTES: Final = 256
 """Of a tensor.  It is set to 0 first, as other memory is, so that no program reads what the process
 left behind."""
 MAX_ALL_BYTES: Final = 8192
