@@ -876,7 +876,7 @@ def is_held(wait: NativeFunction, flag: Any) -> bool:
     setter = threading.Timer(0.001, lambda: flag.__setitem__(0, 1))
     setter.start()
     try:
-        wait(flag, 50, 1)
+        wait(flag, 500, 1)
     except AssertionError:
         return True
     finally:
