@@ -197,6 +197,8 @@ case("DynamicQuantizeLSTM", (0, 1, 2), x=f(4, 2, 6), w=i8(1, 6, 16), r=i8(1, 4, 
      b=f(1, 32) * 0.1, l=None, h=None, c=None, p=None, ws=np.array([0.005], np.float32),
      wz=np.zeros(1, np.int8), rs=np.array([0.004], np.float32), rz=np.zeros(1, np.int8),
      attributes={"hidden_size": 4})  # fmt: skip
+case("Inverse", x=f(2, 4, 4))
+case("Inverse of float64", x=f(3, 3).astype(np.float64))
 
 
 def main() -> None:

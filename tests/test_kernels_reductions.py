@@ -214,6 +214,16 @@ def test_search_in_empty_tensors() -> None:
     check("topk", x, 0, 0, "values", True, want=x)
 
 
+@pytest.mark.parametrize("name", ["max", "min", "argmax", "argmin"])
+def test_no_elements_to_choose_from(name: str) -> None:
+    x, dtype = np.empty((2, 0)), int if name.startswith("arg") else float
+    message = r"x: expected elements along axis 1, got float64\[2, 0\]"
+    out = np.empty(2, dtype)
+    refuses(name, x, 1, out, error=ValueError, message=message)
+    refuses(name, x.T, 0, out, error=ValueError, message="x: expected elements along axis 0, got")
+    check(name, x, 0, want=out[:0])
+
+
 def test_search_refuses() -> None:
     x = normal(2, 3)
     i = np.empty((2, 1), np.int64)

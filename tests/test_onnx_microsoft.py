@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 import relaxvm
 from relaxvm import VirtualMachine, build
@@ -77,6 +78,12 @@ I32 = np.int32
         (changed("QLinearConcat", extra=F), "expected a tensor, a scale and a zero point each"),
         (changed("QLinearSoftmax", {"opset": 11, "axis": 0}),
          "for versions below 13 the last axis"),
+        (model_of(Case("Rfft", {"x": F}, {"onesided": 0})), "expected normalized 0 and onesided 1"),
+        (model_of(Case("Rfft", {"x": F}, {"normalized": 1})), "got normalized 1, onesided 1"),
+        (model_of(Case("Rfft", {"x": F}, {"signal_ndim": 4})),
+         "signal_ndim: expected a number from 1 to 3, got 4"),
+        (model_of(Case("Rfft", {"x": F[0]}, {"signal_ndim": 3})),
+         "X: expected a tensor of rank 3 or more"),
         (model_of(Case("Irfft", {"x": F}, {})), "com.microsoft.Irfft, version 1: there is no such"),
     ],
 )  # fmt: skip
@@ -93,11 +100,42 @@ def test_every_operator_has_a_case() -> None:
         "SimplifiedLayerNormalization", "TransposeMatMul",
         # onnxruntime has no kernel of it for float32 on the CPU.
         "NhwcFusedConv", "QLinearWhere",
+        # onnxruntime has it only for CUDA: compared with numpy below.
+        "Rfft",
         # Of strings: in test_onnx_sklearn.
         "Tokenizer",
     }  # fmt: skip
     ours = {name for domain, name in OPERATORS if domain == "com.microsoft"}
     assert ours - {name for _, name in covered} <= elsewhere
+
+
+@pytest.mark.parametrize("signal_ndim", [1, 2, 3])
+@pytest.mark.parametrize("length", [1, 7, 8])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("is_known", [True, False])
+def test_spectra_of_real_signals(
+    signal_ndim: int, length: int, dtype: Any, is_known: bool
+) -> None:
+    x = np.random.default_rng(length).standard_normal((2, 3, 4, length)).astype(dtype)
+    model = model_of(Case("Rfft", {"x": x}, {"signal_ndim": signal_ndim}))
+    if not is_known:
+        model.graph.input[0].type.tensor_type.ClearField("shape")
+    want = np.fft.rfftn(x, axes=range(4 - signal_ndim, 4))
+    got = VirtualMachine(build(from_onnx(model)))["main"](x)
+    assert got.dtype == dtype
+    assert got.shape == (*want.shape, 2)
+    np.testing.assert_allclose(got[..., 0] + 1j * got[..., 1], want, atol=1e-5)
+
+
+@pytest.mark.parametrize("dims", [None, ["a", "b", "b"], ["a", 3, 3]])
+def test_inverses_of_matrices_whose_shapes_the_run_knows(dims: Any) -> None:
+    x = np.random.default_rng(7).standard_normal((5, 3, 3)).astype(np.float32)
+    model = model_of(Case("Inverse", {"x": x}, {}))
+    model.graph.input[0].CopyFrom(helper.make_tensor_value_info("x", TensorProto.FLOAT, dims))
+    vm = VirtualMachine(build(from_onnx(model)))
+    np.testing.assert_allclose(vm["main"](x) @ x, np.broadcast_to(np.eye(3), x.shape), atol=1e-4)
+    with pytest.raises(ValueError, match="expected matrices with an inverse, got a singular one"):
+        vm["main"](np.ones_like(x))
 
 
 def test_channels_last() -> None:

@@ -203,3 +203,36 @@ def test_an_unknown_rank_that_does_not_fit(case: Case, error: type, message: str
     vm = relaxvm.VirtualMachine(relaxvm.compile(model, cache=False))
     with pytest.raises(error, match=message):
         vm.main(**feeds)
+
+
+@pytest.mark.parametrize("known", ["nothing", "ranks", "names"])
+@pytest.mark.parametrize(("index", "axis", "length"), [(-9, 0, 2), (-5, -1, 4), (3, 1, 3)])
+def test_an_index_out_of_range_is_named_as_it_is(
+    known: str, index: int, axis: int, length: int
+) -> None:
+    model, feeds = model_of(Case("Gather", (X, ints(0, index)), 1, {"axis": axis}), known)
+    vm = relaxvm.VirtualMachine(relaxvm.compile(model, cache=False))
+    with pytest.raises(IndexError, match=rf"0 <= index < {length}, got {index}\n"):
+        vm.main(**feeds)
+    inside = ints(length - 1, -length, -1)
+    np.testing.assert_array_equal(vm.main(X, inside), np.take(X, inside, axis))
+
+
+def test_a_constant_index_out_of_range_is_named_as_it_is() -> None:
+    model, _ = model_of(Case("Gather", (X, ints(-9))), "nothing")
+    model.graph.input[0].CopyFrom(helper.make_tensor_value_info("x0", 1, X.shape))
+    del model.graph.input[1]
+    model.graph.initializer.append(helper.make_tensor("x1", TensorProto.INT64, [1], [-9]))
+    with pytest.raises((IndexError, relaxvm.errors.RelaxVMError), match="got -9"):
+        relaxvm.VirtualMachine(relaxvm.compile(model, cache=False)).main(X)
+
+
+@pytest.mark.parametrize("operator", ["ReduceMax", "ReduceMin", "ReduceLogSumExp"])
+@pytest.mark.parametrize("known", ["nothing", "ranks", "names"])
+def test_no_elements_where_only_the_run_knows(operator: str, known: str) -> None:
+    empty = np.empty((2, 0), np.float32)
+    model, feeds = model_of(Case(operator, (empty, ints(1))), known)
+    vm = relaxvm.VirtualMachine(relaxvm.compile(model, cache=False))
+    with pytest.raises(ValueError, match=r"x: expected elements along axis 1, got float32\[2, 0\]"):
+        vm.main(**feeds)
+    assert vm.main(empty.T, ints(1)).shape == (0, 1)

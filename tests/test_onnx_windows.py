@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from onnx import TensorProto
 from onnx.helper import make_node
 
 import relaxvm
+from relaxvm.errors import RelaxVMError
 from relaxvm.frontend.common.values import Value
 from relaxvm.frontend.onnx.graph import Graph
 from relaxvm.frontend.onnx.registry import OPERATORS, onnx
@@ -88,6 +91,25 @@ def test_a_deformable_convolution_without_offsets_is_a_convolution() -> None:
     _, below = run(model, np.pad(x[:, :, 1:], ((0, 0), (0, 0), (0, 1), (0, 0))), moves * 0, mask)
     # The first row of windows reads a row above the image only where it is not moved.
     np.testing.assert_allclose(lower[:, :, 1:], below[:, :, 1:], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("operator", ["MaxPool", "AveragePool", "LpPool"])
+def test_windows_longer_than_the_image(operator: str) -> None:
+    """Padding, or padding that `auto_pad` asks for, makes room.  Where it does not, the standard
+    has floor((length - window) / stride) + 1 = 0 windows."""
+
+    def pool(**attributes: Any) -> Any:
+        settings = {"kernel_shape": [6], "strides": [3], **attributes}
+        return model_of([node(operator, "x", "y", **settings)], {"x": (FLOAT, [1, 1, 4])}, ["y"])
+
+    x = np.array([[[1, 2, 3, 4]]], np.float32)
+    whole = {"MaxPool": 4, "AveragePool": 2.5, "LpPool": 30**0.5}[operator]
+    np.testing.assert_allclose(run(pool(pads=[1, 1]), x), [[[whole]]], rtol=1e-6)
+    assert run(pool(auto_pad="SAME_UPPER"), x).shape == (1, 1, 2)
+    np.testing.assert_allclose(run(pool(ceil_mode=1), x).ravel()[0], whole, rtol=1e-6)
+    for attributes in ({}, {"auto_pad": "VALID"}, {"pads": [0, 1]}):
+        with pytest.raises(RelaxVMError, match="no window fits along W: it is 6 long, the padded"):
+            run(pool(**attributes), x)
 
 
 def test_determinants_of_symbolic_batches() -> None:

@@ -82,13 +82,13 @@ def mean(x: Divided, *axes: Reduced, out: Out) -> None:
 def max_(x: Greatest, *axes: Reduced, out: Out) -> None:
     """out = the greatest element of x over axes, NaN if there is one; otherwise as `sum`.
     ValueError if there are no elements."""
-    cut.reduce(np.maximum, x, axes, _with_axes(x, axes, out))
+    _find_extreme(np.maximum, x, axes, out)
 
 
 @kernel("min")
 def min_(x: Least, *axes: Reduced, out: Out) -> None:
     """out = the least element of x over axes; otherwise as `max`."""
-    cut.reduce(np.minimum, x, axes, _with_axes(x, axes, out))
+    _find_extreme(np.minimum, x, axes, out)
 
 
 @kernel("argmax")
@@ -103,6 +103,19 @@ def argmax(x: Ordered, axis: Axis | None, out: Out) -> None:
 def argmin(x: Ordered, axis: Axis | None, out: Out) -> None:
     """out = the index of the least element of x along an axis; otherwise as `argmax`."""
     _arg_reduce(cut.find_least, x, axis, out)
+
+
+def _find_extreme(ufunc: Any, x: NDArray[Any], axes: Dims, out: NDArray[Any]) -> None:
+    result = _with_axes(x, axes, out)
+    _check_elements(x, axes, result)
+    cut.reduce(ufunc, x, axes, result)
+
+
+def _check_elements(x: NDArray[Any], axes: Dims, result: NDArray[Any]) -> None:
+    """Raise if results are to be found among no elements."""
+    if result.size and not x.size:
+        along = next(i for i in axes if not x.shape[i])
+        raise WrongValue(f"x: expected elements along axis {along}, got {describe(x)}")
 
 
 def _with_axes(
@@ -135,6 +148,7 @@ def _arg_reduce(
 ) -> None:
     axes = tuple(range(x.ndim)) if axis is None else (axis,)
     result = _with_axes(x, axes, out, np.dtype(np.int64))
+    _check_elements(x, axes, result)
     x = copy_if_overlapping(x, out)
     if axis is None:
         x, axis, result = flat(x), 0, result.reshape(1)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ....dtypes import as_dtype
-from ....ir import Expr
+from ....ir import Expr, TensorType
 from ...common.values import Value
 from ..graph import Graph, Problem
 from ..registry import MICROSOFT, onnx
@@ -15,6 +15,7 @@ from .attention import dims_of, length_of, rotated
 from .elementwise import scalar
 from .neural import layer_norm, pad, rms_norm
 from .products import gemm
+from .spectral import transformed
 from .windows import conv
 
 __all__ = ["activated", "rotary"]
@@ -125,6 +126,36 @@ def fused_gemm(
     found = gemm(g, a, b, c, alpha=alpha, beta=beta, transA=transA, transB=transB)
     given = [each for each in (activation_alpha, activation_beta) if each is not None]
     return activated(g, found, activation, given)
+
+
+@onnx("Inverse", since=1, domain=MICROSOFT)
+def inverse(g: Graph, x: Value) -> Expr:
+    """The inverse of matrices, by the kernel linalg.solve.  A singular one is an error of the
+    run."""
+    unit = g.op("triu", g.op("tril", g.op("ones_like", x), 0), 0)
+    ty = TensorType.of(x.dims, x.dtype, ndim=x.ndim)
+    return g.run("linalg.solve", [x, unit], ty, x.dtype or "?")
+
+
+@onnx("Rfft", since=1, domain=MICROSOFT)
+def rfft(
+    g: Graph, x: Value, *, normalized: int = 0, onesided: int = 1, signal_ndim: int = 1
+) -> Expr:
+    """The first half of the discrete Fourier transform of real signals along the last axes."""
+    if normalized or not onesided:
+        raise Problem(
+            f"expected normalized 0 and onesided 1, got normalized {normalized}, onesided "
+            f"{onesided}"
+        )
+    if not 1 <= signal_ndim <= 3:
+        raise Problem(f"signal_ndim: expected a number from 1 to 3, got {signal_ndim}")
+    if 0 <= x.ndim < signal_ndim:
+        raise Problem(f"X: expected a tensor of rank {signal_ndim} or more, got {x.type}")
+    pairs = Value(g.op("expand_dims", x, [-1]))
+    found = transformed(g, pairs, None, -2, inverse=False, onesided=True)
+    for axis in range(3, signal_ndim + 2):
+        found = transformed(g, Value(found), None, -axis, inverse=False, onesided=False)
+    return found
 
 
 @onnx("FusedConv", since=1, domain=MICROSOFT)

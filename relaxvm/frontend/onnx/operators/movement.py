@@ -366,7 +366,7 @@ def gather(g: Graph, x: Value, indices: Value, *, axis: int = 0) -> Expr:
 
 
 def _from_front(g: Graph, x: Value, indices: Value, axis: int) -> Value | Expr:
-    """Indices counted from the front."""
+    """Indices counted from the front; those out of range stay as they are, for the message."""
     known = indices.constant()
     if known is not None and (known.size == 0 or known.min() >= 0):
         return indices
@@ -374,7 +374,8 @@ def _from_front(g: Graph, x: Value, indices: Value, axis: int) -> Value | Expr:
         np.array([x.dims[axis], None], object)[:-1]
     )[0]  # fmt: skip
     if known is not None and isinstance(length, int):
-        return Constant(np.where(known < 0, known + length, known).astype(known.dtype))
+        is_from_end = (known < 0) & (known >= -length)
+        return Constant(np.where(is_from_end, known + length, known).astype(known.dtype))
     if isinstance(length, int):
         total: Any = np.array(length, indices.dtype)
     else:
@@ -385,7 +386,11 @@ def _from_front(g: Graph, x: Value, indices: Value, axis: int) -> Value | Expr:
         if indices.dtype != "int64":
             total = g.op("astype", total, indices.dtype)
     zero = np.zeros((), indices.dtype)
-    return g.op("where", g.op("less", indices, zero), g.op("add", indices, total), indices)
+    from_front = g.op("add", indices, total)
+    is_from_end = g.op(
+        "logical_and", g.op("less", indices, zero), g.op("greater_equal", from_front, zero)
+    )
+    return g.op("where", is_from_end, from_front, indices)
 
 
 @onnx("Expand", since=8)

@@ -11,7 +11,7 @@ from ..registry import onnx
 from ..tensors import dtype_of
 from .elementwise import scalar
 
-__all__: list[str] = []
+__all__ = ["transformed"]
 
 
 def _window(
@@ -50,9 +50,19 @@ def blackman_window(g: Graph, size: Value, *, output_datatype: int = 1, periodic
     return _window(g, size, 0.42, 0.5, 0.08, output_datatype, periodic)
 
 
-def _transformed(
+def transformed(
     g: Graph, x: Value, length: Value | None, axis: Any, inverse: bool, onesided: bool
 ) -> Expr:
+    """The discrete Fourier transform along an axis.
+
+    Args:
+        g: the graph.
+        x: numbers; the last axis has their real parts, or also their imaginary parts.
+        length: of the signals, which are cut or extended by zeros; None for as long as they are.
+        axis: of x, but not its last one.
+        inverse: whether it is the inverse transform.
+        onesided: whether the result, or x for the inverse one, has the first half of the spectrum.
+    """
     if x.dtype is None:
         raise Problem("x: expected a known data type")
     count = None if length is None else g.elements(length, 1, "dft_length")[0]
@@ -90,7 +100,7 @@ def dft(
         (along,) = axis.ints() or (None,)
         if not isinstance(along, int):
             along = g.builtin("int_within", [axis, -x.ndim, x.ndim - 1, "axis"])
-    return _transformed(g, x, length, along, bool(inverse), bool(onesided))
+    return transformed(g, x, length, along, bool(inverse), bool(onesided))
 
 
 @onnx("DFT", since=17)
@@ -104,7 +114,7 @@ def dft_by_attribute(
     onesided: int = 0,
 ) -> Expr:
     """The discrete Fourier transform along an axis."""
-    return _transformed(g, x, length, axis, bool(inverse), bool(onesided))
+    return transformed(g, x, length, axis, bool(inverse), bool(onesided))
 
 
 @onnx("STFT", since=17)
