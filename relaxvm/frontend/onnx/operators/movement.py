@@ -374,8 +374,8 @@ def _from_front(g: Graph, x: Value, indices: Value, axis: int) -> Value | Expr:
         np.array([x.dims[axis], None], object)[:-1]
     )[0]  # fmt: skip
     if known is not None and isinstance(length, int):
-        is_from_end = (known < 0) & (known >= -length)
-        return Constant(np.where(is_from_end, known + length, known).astype(known.dtype))
+        inside = (known < 0) & (known >= -length)
+        return Constant(np.where(inside, known + length, known).astype(known.dtype))
     if isinstance(length, int):
         total: Any = np.array(length, indices.dtype)
     else:
