@@ -495,6 +495,30 @@ def test_accesses_that_are_not_proved_in_python(
         vm["main"](np.array([0, 4, 1]))
 
 
+@pytest.mark.parametrize("mode", ["bytecode", "compiled"])
+def test_a_compiler_that_does_not_work_is_none(
+    mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gather().save(tmp_path / "it")
+    loaded = relaxvm.load(tmp_path / "it")
+    if mode == "compiled":
+        loaded = loaded.but(sections={**loaded.sections, "exec_mode": mode})
+    broken = tmp_path / "cc"
+    broken.write_text("#!/bin/sh\nexit 1\n")
+    broken.chmod(0o755)
+    monkeypatch.setenv("CC", str(broken))
+    why = f"no C compiler: {broken} --version: exit status 1"
+    with pytest.warns(RelaxVMWarning) as warned:
+        vm = VirtualMachine(loaded)
+    texts = [f"{why}; kernel will run as Python, which is slower"]
+    if mode == "compiled":
+        texts.append(f"{why}; the functions of this program run as bytecode")
+    assert [str(one.message) for one in warned] == texts
+    assert {one.filename for one in warned} == {__file__}
+    assert loaded.kernels.backends == {"kernel": "python"}  # type: ignore[attr-defined]
+    assert vm["main"](np.array([0, 3, 1])).tolist() == [0, 30, 10]
+
+
 # Time and memory
 
 

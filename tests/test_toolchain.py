@@ -71,7 +71,7 @@ def entries(cache: Path) -> list[Path]:
 def test_the_compiler_is_that_of_cc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     program = tmp_path / "bin" / "mycc"
     program.parent.mkdir()
-    program.write_text("")
+    program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(program.parent))
     monkeypatch.setenv("CC", "mycc -m64 '-DNAME=a b'")
@@ -113,11 +113,13 @@ def test_a_compiler_that_does_not_work(tmp_path: Path, monkeypatch: pytest.Monke
     program.write_text("#!/bin/sh\necho I am broken; exit 3\n")
     program.chmod(0o755)
     monkeypatch.setenv("CC", str(program))
-    with pytest.raises(CompilerError, match=r"cc --version: exit status 3\nI am broken"):
+    with pytest.raises(NoCompilerError, match=r"cc --version: exit status 3\nI am broken"):
         toolchain.compile_c(ANSWER, name="answer")
+    assert toolchain.compiler() is None
+    assert toolchain.why_no_compiler() == f"no C compiler: {program} --version: exit status 3"
     program.write_text("#!/no/such/interpreter\n")
     os.utime(program, (1, 1))
-    with pytest.raises(CompilerError, match=r"cannot run .*cc: No such file"):
+    with pytest.raises(NoCompilerError, match=r"cannot run .*cc: No such file"):
         toolchain.compile_c(ANSWER, name="answer")
 
 

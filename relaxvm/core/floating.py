@@ -76,14 +76,14 @@ def is_ignored(status: int) -> bool:
     return all(settings[key] == "ignore" for bit, key, _ in _KINDS if status & bit)
 
 
-def warn(message: str) -> None:
+def warn(message: str, category: type[Warning] = RuntimeWarning) -> None:
     """Give a warning at the line that has called this package."""
     level = 1
     frame = sys._getframe()
     while frame.f_back is not None and _is_ours(frame):
         frame = frame.f_back
         level += 1
-    warnings.warn(message, RuntimeWarning, stacklevel=level)
+    warnings.warn(message, category, stacklevel=level)
 
 
 def _is_ours(frame: FrameType) -> bool:

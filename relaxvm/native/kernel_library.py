@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
+from ..core.floating import warn
 from ..errors import NestingError, RelaxVMWarning
 from .functions import NativeFunction, load_function
 from .machine_code import SourceState, code_for_here, libraries_of
@@ -189,11 +189,7 @@ class KernelLibrary(Mapping[str, Callable[..., Any]]):
 
 def warn_no_compiler(names: Sequence[str]) -> None:
     listed = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    warnings.warn(
-        f"{why_no_compiler()}; {listed} will run as Python, which is slower",
-        RelaxVMWarning,
-        stacklevel=4,
-    )
+    warn(f"{why_no_compiler()}; {listed} will run as Python, which is slower", RelaxVMWarning)
 
 
 def load_python(text: str) -> Callable[..., Any]:

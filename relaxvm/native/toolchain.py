@@ -109,9 +109,11 @@ _MANY: Final = 32
 
 def compiler() -> str | None:
     """Return the command of the C compiler: ``$CC``, else ``cc`` on the path; None if there is
-    none."""
-    command = _command()
-    return None if command is None else shlex.join(command)
+    none, or if the program does not even tell its version."""
+    try:
+        return shlex.join(_command())
+    except NoCompilerError:
+        return None
 
 
 def compile_c(
@@ -181,8 +183,6 @@ def compile_pieces(
         as `compile_c`.
     """
     command = _command()
-    if command is None:
-        raise NoCompilerError(why_no_compiler())
     options = [*FLAGS, _SHARED, *flags, *_own_flags()]
     cache = cache_dir()
     with _working_in(cache, name):
@@ -254,8 +254,6 @@ def link_objects(objects: Sequence[Path], target: Path, *, timeout: float = TIME
         CompilerError: the linker fails; `output` has its output.
     """
     command = _command()
-    if command is None:
-        raise NoCompilerError(why_no_compiler())
     done, output = _run(
         [*command, *FLAGS, _SHARED, *_own_flags(), f"-I{get_include()}", *map(str, objects),
          "-o", target.name, "-lm"],
@@ -307,8 +305,6 @@ def _compiled(
     if not name or name[0] in ".-" or not all(c.isalnum() or c in "_-." for c in name):
         raise ValueError(f"compile_c: expected a plain file name, got {name!r}")
     command = _command()
-    if command is None:
-        raise NoCompilerError(why_no_compiler())
     cache = cache_dir()
     with _working_in(cache, name):
         entry = cache / _key(command, options, objects, source, name)
@@ -321,23 +317,49 @@ def _compiled(
 # ---- the compiler --------------------------------------------------------------------------
 
 
-def _command() -> list[str] | None:
+def _command() -> list[str]:
+    """Return the words of the compiler's command.
+
+    Raises:
+        NoCompilerError: there is no such program, or it does not tell its version.
+    """
     words = _words("CC") or ["cc"]
     found = shutil.which(words[0])
-    return None if found is None else [found, *words[1:]]
+    if found is None:
+        named = os.environ.get("CC")
+        raise NoCompilerError(
+            f"no C compiler: CC is {named!r}, and there is no such program" if named else
+            "no C compiler: expected cc on the path; install one, or name it by CC"
+        )  # fmt: skip
+    command = [found, *words[1:]]
+    _version(command)
+    return command
 
 
 def why_no_compiler() -> str:
-    """Return why `compiler` is None and what to do."""
-    named = os.environ.get("CC")
-    if named:
-        return f"no C compiler: CC is {named!r}, and there is no such program"
-    return "no C compiler: expected cc on the path; install one, or name it by CC"
+    """Return why `compiler` is None and what to do, in one line."""
+    try:
+        return f"the C compiler is {shlex.join(_command())}"
+    except NoCompilerError as error:
+        return str(error).partition("\n")[0]
+
+
+def _version(command: Sequence[str]) -> str:
+    """Return the compiler's version and file.
+
+    Raises:
+        NoCompilerError: it does not tell it.
+    """
+    try:
+        return _asked_version(tuple(command), os.stat(command[0]).st_mtime_ns)
+    except (CompilerError, OSError) as error:
+        output = error.output if isinstance(error, CompilerError) else ""
+        raise NoCompilerError(f"no C compiler: {error}", output) from error
 
 
 @functools.lru_cache(maxsize=16)
-def _version(command: tuple[str, ...], _mtime: int) -> str:
-    """Return the compiler's version and file.  The argument `_mtime` invalidates the cache when the
+def _asked_version(command: tuple[str, ...], _mtime: int) -> str:
+    """Ask the compiler for its version.  The argument `_mtime` invalidates the cache when the
     compiler is replaced."""
     done, output = _run([*command, "--version"], 60.0)
     if done != 0:
@@ -494,10 +516,9 @@ _private_dirs: Final[list[tempfile.TemporaryDirectory[str]]] = []
 def _key(
     command: list[str], options: list[str], objects: Sequence[Path], source: str, name: str
 ) -> str:
-    mtime = os.stat(command[0]).st_mtime_ns
     parts = [
         "1",  # version of the cache's layout
-        _version(tuple(command), mtime),
+        _version(command),
         sys.platform,
         platform.machine(),
         *command,
