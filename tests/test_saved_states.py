@@ -242,6 +242,35 @@ def test_a_run_in_progress_is_not_saved(tmp_path: Path) -> None:
     assert run.result() == 3
 
 
+def test_a_request_to_pause_that_comes_too_late_is_forgotten() -> None:
+    inside, go_on = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        inside.set()
+        go_on.wait(60)
+
+    eb = ExecBuilder()
+    with eb.function("main", num_inputs=1):
+        eb.emit_call("wait", args=[])
+        eb.emit_call("vm.builtin.copy", args=[eb.r(0)], dst=eb.r(1))
+        eb.emit_ret(eb.r(1))
+    run = VirtualMachine(eb.get(), functions={"wait": wait})["main"].start(3)
+    runner = threading.Thread(target=run.step)
+
+    class Late(list[threading.Event]):
+        def append(self, event: threading.Event) -> None:
+            go_on.set()
+            runner.join()  # the run pauses by itself between the look at it and the request
+            super().append(event)
+
+    run._waiting = Late()
+    runner.start()
+    assert inside.wait(60)
+    assert run.suspend(60)
+    assert run.resume(until=lambda _: False) is None
+    assert run.result() == 3
+
+
 def test_functions_that_are_missing() -> None:
     eb = ExecBuilder()
     with eb.function("main", num_inputs=1):

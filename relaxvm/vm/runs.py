@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any, Final, Self
 
 from .._core import Stepper
@@ -154,7 +154,6 @@ class Run(Stepper):
         self._checkpoints = checkpoints
         self._is_stepped = True
         self._thread = 0  # of the call that makes it go on, which has several parts; else 0
-        self._is_to_pause = False
         self._waiting: list[threading.Event] = []
 
     @classmethod
@@ -297,7 +296,7 @@ class Run(Stepper):
                 self._advance_one(0)  # to the first instruction
                 if until(self):
                     return self.frame
-            while steps > 0 and not self._is_to_pause and self._advance_for(1, None, 0):
+            while steps > 0 and not self._waiting and self._advance_for(1, None, 0):
                 steps -= 1
                 if until(self):
                     break
@@ -375,9 +374,11 @@ class Run(Stepper):
             )
         paused = threading.Event()
         self._waiting.append(paused)
-        self._is_to_pause = True
         self._interrupt()
-        if wait and self._thread and not paused.wait(timeout):
+        if not self._thread:  # it has paused meanwhile; nothing is left to ask for
+            with suppress(ValueError):
+                self._waiting.remove(paused)
+        elif wait and not paused.wait(timeout):
             raise TimeoutError(f"suspend: the run has not paused within {timeout} s: a function "
                                f"that it has called takes long")  # fmt: skip
         return not self.done
@@ -414,7 +415,7 @@ class Run(Stepper):
                 if not self._advance_for(steps, stops, depth):
                     return False
                 left = self._interrupted_steps
-                if left is None or self._is_to_pause or self._has_arrived(left, stops, depth):
+                if left is None or self._waiting or self._has_arrived(left, stops, depth):
                     return True
                 steps = left  # it was interrupted for a checkpoint
 
@@ -428,7 +429,6 @@ class Run(Stepper):
             yield
         finally:
             self._thread = 0
-            self._is_to_pause = False
             while self._waiting:
                 self._waiting.pop().set()
 
