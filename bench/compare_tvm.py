@@ -20,8 +20,9 @@ from typing import Any
 
 import clean
 import numpy as np
-import rows
-from rows import ENTRIES, PYTHON_FUNCTION, ROWS, Row
+
+from relaxvm.testing import dispatch_rows as rows
+from relaxvm.testing.dispatch_rows import ENTRIES, PYTHON_FUNCTION, ROWS, Row
 
 Timed = Callable[[], float]
 

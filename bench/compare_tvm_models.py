@@ -509,12 +509,12 @@ def noop_library() -> Path:
 
 def time_noop(folder: Path, only: str) -> dict[str, float]:
     """Return the nanoseconds of a no-op kernel on both sides and of a `copy` instruction."""
-    import rows
     import tvm
     import tvm_ffi
     from compare_tvm import measure, on_tvm, timed, to_tvm
 
     import relaxvm
+    from relaxvm.testing import dispatch_rows as rows
 
     library = noop_library()
     kernel = relaxvm.load_kernels(library)["noop"]

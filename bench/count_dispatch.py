@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import rows
-from rows import DATA_TYPE_ROWS, ENTRIES, PYTHON_FUNCTION, ROWS
+from relaxvm.testing import dispatch_rows as rows
+from relaxvm.testing.dispatch_rows import DATA_TYPE_ROWS, ENTRIES, PYTHON_FUNCTION, ROWS
 
 REQUESTS = """
 #include <valgrind/callgrind.h>

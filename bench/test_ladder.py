@@ -19,7 +19,7 @@ import relaxvm
 from relaxvm import ExecBuilder, VMExecutable
 
 sys.path.insert(0, str(Path(__file__).parent))
-from rows import ROWS, Row, identity
+from relaxvm.testing.dispatch_rows import ROWS, Row, identity
 
 relaxvm.register_func("bench.identity", identity, override=True)
 

@@ -1044,6 +1044,24 @@ class TestBench:
         assert "--number: expected a number >= 1" in run(*args, "--number", "0", code=2).err
         run(*with_kernels("bench", "fail.vmexec", "--shape", "x=2"), code=1)
 
+    def test_suite(self, run: Cli) -> None:
+        got = run("bench", "--suite", "dispatch", "--rounds", "1")
+        assert re.search(r"^make_tuple of two +[\d.]+$", got.out, re.MULTILINE)
+        assert re.search(r"^entry, 16 arguments +[\d.]+$", got.out, re.MULTILINE)
+        args = ("bench", "--suite", "dispatch", "--rounds", "1", "--only", "entry")
+        data = run(*args, "--json").json
+        assert [row["name"] for row in data["rows"]] == [
+            "entry, 1 argument", "entry, 4 arguments", "entry, 16 arguments"
+        ]  # fmt: skip
+        assert all(row["ns"] > 0 for row in data["rows"])
+
+    def test_wrong_suite(self, run: Cli) -> None:
+        assert "expected either FILE or --suite" in run("bench", code=2).err
+        both = run("bench", "two.vmexec", "--suite", "dispatch", code=2)
+        assert "expected either FILE or --suite" in both.err
+        none = run("bench", "--suite", "dispatch", "--only", "nothing", code=2)
+        assert "no program named like 'nothing'" in none.err
+
 
 class TestProgram:
     def test_versions(self, run: Cli) -> None:

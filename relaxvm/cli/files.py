@@ -80,14 +80,16 @@ class OpenedFile:
     kind: FileKind | None = None
 
 
-def add_file_argument(parser: argparse.ArgumentParser, *, many: bool = False) -> None:
+def add_file_argument(
+    parser: argparse.ArgumentParser, *, many: bool = False, optional: bool = False
+) -> None:
     """Add the argument FILE and the options for the limits under which it is read."""
     what = ("executable, binary or a complete listing; or a model (.onnx or .pt2), a Relay "
             "text, or a module in JSON; - for stdin")  # fmt: skip
     if many:
         parser.add_argument("files", metavar="FILE", nargs="+", help=what)
     else:
-        parser.add_argument("file", metavar="FILE", help=what)
+        parser.add_argument("file", metavar="FILE", nargs="?" if optional else None, help=what)
     add_limits_argument(parser)
 
 

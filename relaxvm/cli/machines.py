@@ -31,9 +31,9 @@ __all__ = ["add_machine_arguments", "add_run_arguments", "make_machine", "make_v
 _DEFAULT_FUNCTION: Final = "main"
 
 
-def add_run_arguments(parser: argparse.ArgumentParser) -> None:
-    """The file, the function, and its inputs."""
-    add_file_argument(parser)
+def add_run_arguments(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
+    """The file, which may be optional, the function, and its inputs."""
+    add_file_argument(parser, optional=optional)
     parser.add_argument("--function", metavar="NAME",
                         help="function to call (default: main, or the only one)")  # fmt: skip
     _add_kernel_arguments(parser)

@@ -19,6 +19,7 @@ from .exits import Exit, UsageError
 from .inputs import gather_inputs
 from .machines import add_machine_arguments, add_run_arguments, make_machine, make_vm, running
 from .outputs import flatten, summarize, summary_line, to_arrays
+from .suites import SUITES, run_suite
 
 if TYPE_CHECKING:
     from ..executable import FunctionInfo
@@ -67,10 +68,14 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
     resume.set_defaults(command=_resume)
 
     bench = commands.add_parser(
-        "bench", parents=[common], help="time a function",
-        description="Time a function: rounds of calls, nanoseconds per call.",
+        "bench", parents=[common], help="time a function, or the instructions of the machine",
+        description="Time a function: rounds of calls, nanoseconds per call. Or time the programs "
+        "of a suite.",
     )  # fmt: skip
-    add_run_arguments(bench)
+    add_run_arguments(bench, optional=True)
+    bench.add_argument("--suite", choices=list(SUITES), help="programs to time in place of FILE")
+    bench.add_argument("--only", metavar="TEXT", default="",
+                       help="of a suite, the programs whose names contain this text")  # fmt: skip
     bench.add_argument("--rounds", type=int, default=10, help="rounds (default 10)")
     bench.add_argument("--number", type=int, help="calls per round (default: 20 ms worth)")
     bench.set_defaults(command=_bench)
@@ -169,6 +174,10 @@ def _bench(args: argparse.Namespace, console: Console) -> int:
         raise UsageError(f"--rounds: expected a number >= 1, got {args.rounds}")
     if args.number is not None and args.number < 1:
         raise UsageError(f"--number: expected a number >= 1, got {args.number}")
+    if (args.file is None) == (args.suite is None):
+        raise UsageError("bench: expected either FILE or --suite")
+    if args.suite is not None:
+        return run_suite(args, console)
     vm, info = make_vm(args, console)
     inputs = gather_inputs(
         args, params_of(vm.executable, info), console, vm.executable.names_of(info.name).inputs

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-import relaxvm
-from relaxvm import ExecBuilder, VMExecutable
+from ..executable import VMExecutable
+from ..executable.exec_builder import ExecBuilder
+from ..values import Shape
 
 X = np.arange(6, dtype="float32").reshape(2, 3)
 FLOAT32 = np.dtype("float32")
@@ -25,7 +26,10 @@ def identity(x: Any) -> Any:
     return x
 
 
+__all__ = ["DATA_TYPE_ROWS", "ENTRIES", "PYTHON_FUNCTION", "ROWS", "Row", "X", "entry", "identity"]
+
 PYTHON_FUNCTION = "bench.identity"
+"""The name of `identity` among packed functions."""
 STORE, EQUAL, IMM, SLOT = 1, 3, 0, 1
 
 
@@ -80,7 +84,7 @@ def call(name: str, *args: Any, dst: int | None = None) -> Emit:
     """Emit a call of a builtin; strings, None and floats become constants."""
 
     def emit(b: ExecBuilder) -> None:
-        words = [b.convert_constant(a) if isinstance(a, (str, np.dtype, relaxvm.Shape)) else a(b)
+        words = [b.convert_constant(a) if isinstance(a, (str, np.dtype, Shape)) else a(b)
                  for a in args]  # fmt: skip
         b.emit_call(name, words, dst=None if dst is None else b.r(dst))
 
@@ -124,9 +128,9 @@ def function(name: str, num_inputs: int) -> Emit:
 
 
 B = "vm.builtin."
-STORAGE = call(B + "alloc_storage", vm, relaxvm.Shape((96,)), imm(0), np.dtype("uint8"), "global",
+STORAGE = call(B + "alloc_storage", vm, Shape((96,)), imm(0), np.dtype("uint8"), "global",
                dst=1)  # fmt: skip
-TENSOR = call(B + "alloc_tensor", r(1), imm(0), relaxvm.Shape((4, 6)), FLOAT32, dst=2)
+TENSOR = call(B + "alloc_tensor", r(1), imm(0), Shape((4, 6)), FLOAT32, dst=2)
 HEAP = call(B + "alloc_shape_heap", vm, imm(4), dst=1)
 MATCH = call(B + "match_shape", r(0), r(1), imm(2), imm(STORE), imm(0), imm(STORE), imm(1), "")
 
