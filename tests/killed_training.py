@@ -26,6 +26,11 @@ EVERY: Final = 0.02
 """Seconds between checkpoints."""
 LONGEST: Final = 0.5
 """Seconds from the beginning of a run to the moment when it is killed, at most."""
+_CHILD: Final = """
+import runpy, sys
+sys.path.append(sys.argv.pop(1))  # last, so that an installed relaxvm is the one that runs
+runpy.run_module("tests.killed_training", run_name="__main__")
+"""
 FINAL: Final = "weights.npy"
 CHECKPOINT: Final = "run.ckpt"
 
@@ -103,10 +108,9 @@ def killed(kills: int, steps: int, seed: int = 0) -> tuple[int, int]:
     with tempfile.TemporaryDirectory(prefix="relaxvm-killed-") as name:
         folder = Path(name)
         while not (folder / FINAL).exists():
-            command = [sys.executable, "-m", "tests.killed_training", "--child", name,
-                       "--steps", str(steps)]  # fmt: skip
-            root = Path(__file__).parent.parent
-            with children.start(command, stdout=children.PIPE, cwd=root) as p:
+            command = [sys.executable, "-P", "-c", _CHILD, str(Path(__file__).parent.parent),
+                       "--child", name, "--steps", str(steps)]  # fmt: skip
+            with children.start(command, stdout=children.PIPE) as p:
                 assert p.stdout is not None
                 first = p.stdout.readline()
                 resumed += first not in (b"", b"0\n")

@@ -93,6 +93,14 @@ PROGRAM = shape_program.encode(
 )
 TYPES = ("i1", "u2", "i4", "f2", "f4")
 
+N = 48
+"""Rows and columns of a matrix."""
+
+
+def matrix() -> np.ndarray:
+    return np.random.default_rng(1).normal(size=(N, N)) + N * np.eye(N)
+
+
 CALLS: dict[str, list[Any]] = {
     f"{PREFIX}argsort": [
         lambda t=t: [integers(LARGE, t), 0, False, integers(LARGE)] for t in TYPES],
@@ -138,6 +146,14 @@ CALLS: dict[str, list[Any]] = {
     f"{PREFIX}nn.fold": [
         lambda: [integers(90000, "f4").reshape(1, 9, 10000), (102, 102), (3, 3), (1, 1), (0,) * 4,
                  (1, 1), integers(10404, "f4").reshape(1, 1, 102, 102)]],
+    f"{PREFIX}linalg.lu": [lambda: [matrix(), matrix(), integers(N, "i4")]],
+    f"{PREFIX}linalg.solve": [lambda: [matrix(), matrix(), matrix()]],
+    f"{PREFIX}linalg.solve_triangular": [lambda: [matrix(), matrix(), 1, 0, matrix()]],
+    f"{PREFIX}linalg.cholesky": [lambda: [matrix(), matrix()]],
+    f"{PREFIX}linalg.qr": [lambda: [matrix(), 0, matrix(), matrix()]],
+    f"{PREFIX}linalg.svd": [lambda: [matrix(), 0, matrix(), np.ones(N), matrix()]],
+    f"{PREFIX}linalg.eigh": [lambda: [matrix(), np.ones(N), matrix()]],
+    f"{PREFIX}linalg.eig": [lambda: [matrix(), np.ones((N, 2)), np.ones((N, N, 2))]],
     f"{PREFIX}det": [
         lambda: [integers(4 * LARGE, "f4").reshape(-1, 2, 2), integers(LARGE, "f4")]],
     f"{PREFIX}image.center_crop_pad": [

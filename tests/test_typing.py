@@ -17,7 +17,7 @@ from relaxvm.op import CONSTRUCTORS
 
 from . import children
 
-OF_OTHER_PARTS = {"VMExecutable.native_program", "VMExecutable.jit"}
+OF_OTHER_PARTS = {"VMExecutable.native_program", "VMExecutable.jit", "load_run"}
 """Their types are in parts that executables do not import."""
 
 TYPED = Path(__file__).parent / "typed"

@@ -34,6 +34,7 @@ DIFFERENT = {
     "TVM wants to know more": (
         r'einsum\(\[f\(n, n\)\], "ii"\)', r'einsum\(\(rank\(2\), f\(3\)\), "ij,j->i"\)',
         r"permute_dims\(tensor\(\), \[1, 0\]\)", r'nn\.pad\(tensor\(\), \(1, 1\), "reflect"\)',
+        r"reshape\((tensor\(\)|rank\(2\)), \(.*-1\)\)",
     ),
     "TVM gives the rank of the operand": (r"cumprod\(rank\(2\)\)",),
     "TVM crashes": (
