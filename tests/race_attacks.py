@@ -388,7 +388,7 @@ def main() -> None:
         vm = VirtualMachine(program_of(name, args))
         arrays = [arg for arg in given if isinstance(arg, np.ndarray)]
         done = failed = 0
-        print(name, end="\t", flush=True)
+        print(name, file=sys.stderr, flush=True)  # the last one, if the process ends
         with Attack(arrays, rng), contextlib.redirect_stdout(io.StringIO()):
             end = time.monotonic() + SECONDS
             while time.monotonic() < end:
@@ -397,7 +397,7 @@ def main() -> None:
                     vm.main(*given)
                 except Exception:
                     failed += 1
-        print(done, failed, sep="\t", flush=True)
+        print(f"@{name}\t{done}\t{failed}", flush=True)
 
 
 if __name__ == "__main__":

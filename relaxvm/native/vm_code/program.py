@@ -20,8 +20,9 @@ __all__ = ["MAX_OPS", "NativeProgram", "compile_program"]
 
 MAX_OPS: Final = 4_000
 """The most operations of all functions that are compiled together."""
-ENTRY_COST: Final = 9
-"""Nanoseconds to enter native code; functions that gain less run as bytecode."""
+ENTRY_COST: Final = 20
+"""Nanoseconds that entering native code takes at most, also where caches and branches are cold;
+functions that gain less run as bytecode."""
 STEP_GAIN: Final = 10
 """Nanoseconds that an operation of a chain of kernels gains."""
 TENSOR_GAIN: Final = 10
@@ -112,6 +113,8 @@ def _gaining(image: Image, indices: Iterable[int]) -> Iterator[int]:
         if gain <= ENTRY_COST and code.num_ufuncs >= MIN_STEPS and len(code.ops) <= left:
             left -= len(code.ops)
             gain += STEP_GAIN * sum(len(chain.steps) for chain in find_chains(code).values())
+        if index in code.callees(image):
+            gain *= 3  # it is entered once for several calls
         if gain > ENTRY_COST:
             yield index
 
