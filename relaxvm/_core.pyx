@@ -2442,6 +2442,7 @@ cdef class Stepper:
     cdef rvm_pause pause
     cdef bint running, begun, hooked
     cdef bint interrupted           # another thread has asked it to pause
+    cdef bint cancelled             # it is to end where it goes on
     cdef int64_t steps_left         # that it could have gone on for then
     cdef int64_t depth              # number of frames
     cdef int64_t fuel, wall_ns, objects     # what is left of the limits, and bytes of objects
@@ -2692,6 +2693,9 @@ cdef class Stepper:
         if stops is not None and stops.shape[0] < self.image.instr_offset.shape[0]:
             raise BugError("Stepper: expected a byte per pc")
         self._check_paused()
+        if self.cancelled:
+            self._drop()
+            raise CancelledError("the run was cancelled")
         self.interrupted = False
         if not self.begun:
             self.begun = True
@@ -2723,6 +2727,8 @@ cdef class Stepper:
             _propagate(-1)
         run.pause = &self.pause
         rvm_begin_run(_runs, run, state, <PyObject*>machine)
+        if self.cancelled:  # while this thread waited for the lock of the interpreter
+            run.asked |= RVM_CANCELLED
         outer = rvm_caller(_runs, run)
         outer_depth = 0 if outer is NULL else _depth(outer)
         run.calls_left = machine._max_depth - outer_depth - self.depth
@@ -2812,11 +2818,15 @@ cdef class Stepper:
         Py_INCREF(value)
         rvm_store(fp + register, <PyObject*>value)
 
-    def _stop(self):
-        """End it: at once if it is paused, at the next poll if it is in progress in another thread."""
+    def _cancel(self):
+        """End it where it goes on: at the next poll if it is in progress, or when it is to go on."""
+        self.cancelled = True
         if self.running:
             self.chunk.run.asked |= RVM_CANCELLED
-        else:
+
+    def _stop(self):
+        """End it, if it is paused."""
+        if not self.running:
             self._drop()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any, Final, Self
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["Frame", "Run", "Until"]
 
 _ENDLESS: Final = (1 << 63) - 1
+_AGAIN: Final = 0.0005
+"""Seconds until a run that was not in progress is interrupted again."""
 
 Place = str | int
 """See `relaxvm.vm.stops.find_pcs`."""
@@ -155,6 +158,7 @@ class Run(Stepper):
         self._is_stepped = True
         self._thread = 0  # of the call that makes it go on, which has several parts; else 0
         self._waiting: list[threading.Event] = []
+        self._is_cancelled = False
 
     @classmethod
     def _restored(
@@ -339,9 +343,17 @@ class Run(Stepper):
     def cancel(self) -> None:
         """End it: at once if it is paused; one that is in progress in another thread raises
         `CancelledError` there soon.  Does nothing once it has ended."""
-        if self._is_running:
-            self._stop()
-        elif not self.done:
+        if self.done:
+            return
+        # First, so that a call that begins now ends, too.
+        self._cancel()
+        self._is_cancelled = True
+        if not self._thread and not self._is_running:
+            self._end()
+
+    def _end(self) -> None:
+        """End a paused run that was cancelled."""
+        if not self.done:
             self._error = CancelledError("the run was cancelled")
             self._stop()
 
@@ -374,7 +386,9 @@ class Run(Stepper):
             )
         paused = threading.Event()
         self._waiting.append(paused)
-        self._interrupt()
+        is_own = self._thread == threading.get_ident()
+        while not self._interrupt() and not is_own and paused in self._waiting and self._thread:
+            time.sleep(_AGAIN)  # the other thread is between two parts of going on
         if not self._thread:  # it has paused meanwhile; nothing is left to ask for
             with suppress(ValueError):
                 self._waiting.remove(paused)
@@ -412,6 +426,8 @@ class Run(Stepper):
         """Go on as `_advance` does; return whether it has paused."""
         with self._going():
             while True:
+                if self._waiting:
+                    return True
                 if not self._advance_for(steps, stops, depth):
                     return False
                 left = self._interrupted_steps
@@ -431,6 +447,10 @@ class Run(Stepper):
             self._thread = 0
             while self._waiting:
                 self._waiting.pop().set()
+        if self._is_cancelled and not self.done:  # when it was about to pause
+            self._end()
+            assert self._error is not None
+            raise self._error
 
     def _has_arrived(self, steps: int, stops: bytes | None, depth: int) -> bool:
         """Whether it would have paused where it was interrupted."""
@@ -443,15 +463,13 @@ class Run(Stepper):
         checkpoints = self._checkpoints
         if checkpoints is None:
             return self._advance_one(steps, stops, depth)
-        timer = checkpoints.watch(self._interrupt)
+        over = checkpoints.watch(self._interrupt)
         try:
             paused = self._advance_one(steps, stops, depth)
         finally:
-            timer.cancel()
+            over.set()
         if paused and checkpoints.is_due:
             checkpoints.write(self.save)
-        if self._error is not None:  # cancelled meanwhile
-            raise self._error
         return paused
 
     def _advance_one(self, steps: int, stops: bytes | None = None, depth: int = 0) -> bool:

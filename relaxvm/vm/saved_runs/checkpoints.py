@@ -17,6 +17,9 @@ __all__ = ["DEFAULT_INTERVAL", "Checkpoints"]
 DEFAULT_INTERVAL: Final = 60.0
 """Seconds."""
 
+_AGAIN: Final = 0.001
+"""Seconds until a run that was not in progress is interrupted again."""
+
 
 class Checkpoints:
     """When a run is saved, and where to.
@@ -49,13 +52,25 @@ class Checkpoints:
         """Whether it is time for the next checkpoint."""
         return time.monotonic() >= self._next
 
-    def watch(self, interrupt: Callable[[], object]) -> threading.Timer:
-        """Start a thread that calls a function when the next checkpoint is due, unless it is
-        cancelled before that."""
-        timer = threading.Timer(max(0.0, self._next - time.monotonic()), interrupt)
-        timer.daemon = True
-        timer.start()
-        return timer
+    def watch(self, interrupt: Callable[[], bool]) -> threading.Event:
+        """Start a thread that interrupts the run when the next checkpoint is due.
+
+        Args:
+            interrupt: interrupts the run; returns whether it is in progress.
+
+        Returns:
+            What ends the thread when it is set.
+        """
+        over = threading.Event()
+
+        def wait() -> None:
+            if over.wait(max(0.0, self._next - time.monotonic())):
+                return
+            while not interrupt() and not over.wait(_AGAIN):
+                pass  # it was not in progress yet
+
+        threading.Thread(target=wait, name="relaxvm checkpoints", daemon=True).start()
+        return over
 
     def write(self, save: Callable[[str], Any]) -> None:
         """Write a checkpoint, or warn that it could not be written."""
