@@ -873,6 +873,19 @@ cdef inline rvm_chunk* _first_chunk(Machine machine, const rvm_func* func) noexc
     return chunk
 
 
+cdef rvm_chunk* _paused_chunk(Machine machine, const rvm_func* func) except NULL:
+    """A chunk for a run that does not go on yet."""
+    cdef rvm_chunk* chunk = _first_chunk(machine, func)
+    if chunk is NULL:
+        _ensure_raised()
+        _propagate(-1)
+    chunk.run.chunk = chunk
+    chunk.run.end = chunk.end
+    chunk.run.words = chunk.words
+    chunk.run.host = NULL
+    return chunk
+
+
 cdef rvm_chunk* _wide_chunk(Machine machine, const rvm_func* func) noexcept:
     cdef rvm_account* account = &machine._host._account
     cdef int64_t words = func.frame_words + RVM_HEADER
@@ -2478,14 +2491,7 @@ cdef class Stepper:
         if count != func.num_params:
             machine._raise_arity(index, count, 0)
             raise BugError("an arity error was expected")
-        chunk = _first_chunk(machine, func)
-        if chunk is NULL:
-            _ensure_raised()
-            _propagate(-1)
-        chunk.run.chunk = chunk
-        chunk.run.end = chunk.end
-        chunk.run.words = chunk.words
-        chunk.run.host = NULL
+        chunk = _paused_chunk(machine, func)
         fp = chunk.memory + RVM_HEADER
         rvm_push_frame(fp, func, rvm_in_new_chunk(NULL), NULL, 0)
         rvm_null_registers(fp, 0, func.num_registers)
@@ -2545,14 +2551,7 @@ cdef class Stepper:
             if ip is NULL or len(registers) != func.num_shared:
                 raise BugError("Stepper: no frame can be like this")
             if fp is NULL:
-                chunk = _first_chunk(machine, func)
-                if chunk is NULL:
-                    _ensure_raised()
-                    _propagate(-1)
-                chunk.run.chunk = chunk
-                chunk.run.end = chunk.end
-                chunk.run.words = chunk.words
-                chunk.run.host = NULL
+                chunk = _paused_chunk(machine, func)
                 chunk.run.calls_left = machine._max_depth
                 caller = rvm_in_new_chunk(NULL)
                 fp = chunk.memory + RVM_HEADER

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import relaxvm
-from relaxvm import VirtualMachine
+from relaxvm import ExecBuilder, VirtualMachine, VMExecutable
 from relaxvm._core import Adt
 from relaxvm.errors import UnsavableError
 from relaxvm.values import Shape
@@ -106,3 +106,17 @@ def outcome(function: Callable[..., Any], args: Any) -> Any:
         return bits(function(*args))
     except BaseException as error:  # a kernel of the corpus raises SystemExit
         return "error", type(error).__name__, str(error)
+
+
+def counter(following: str, goes_on: str) -> VMExecutable:
+    """A program whose main(x) calls a packed function on what it has, as long as another one says
+    so, and returns it."""
+    eb = ExecBuilder()
+    with eb.function("main", num_inputs=1):
+        eb.emit_call("vm.builtin.copy", args=[eb.r(0)], dst=eb.r(1))
+        eb.emit_call(following, args=[eb.r(1)], dst=eb.r(1))
+        eb.emit_call(goes_on, args=[eb.r(1)], dst=eb.r(2))
+        eb.emit_if(eb.r(2), 2)
+        eb.emit_goto(-3)
+        eb.emit_ret(eb.r(1))
+    return eb.get()

@@ -515,7 +515,8 @@ def test_a_compiler_that_does_not_work_is_none(
         texts.append(f"{why}; the functions of this program run as bytecode")
     assert [str(one.message) for one in warned] == texts
     assert {one.filename for one in warned} == {__file__}
-    assert loaded.kernels.backends == {"kernel": "python"}  # type: ignore[attr-defined]
+    assert isinstance(loaded.kernels, SavedPrimFuncs)
+    assert loaded.kernels.backends == {"kernel": "python"}
     assert vm["main"](np.array([0, 3, 1])).tolist() == [0, 30, 10]
 
 

@@ -32,9 +32,9 @@ from relaxvm.vm.saved_runs.layout import HEAD, Head, padding
 
 from . import killed_training
 from .corpus import CORPUS, Case, registry
-from .hopping import bits, hopped, hopping, outcome, saved
-from .passes import module
+from .hopping import bits, counter, hopped, hopping, outcome, saved
 from .relax_generator import generate, packed_functions
+from .test_runs import SUMS, X, machine
 
 CASES = [pytest.param(case, id=name) for name, case in CORPUS.items()]
 
@@ -91,27 +91,6 @@ def test_random_programs(first: int) -> None:
 
 
 # What a saved run holds
-
-SUMS = """
-@R.function
-def twice(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
-    y = R.add(x, x)
-    return y
-
-@R.function
-def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
-    cls = Module
-    a = cls.twice(x)
-    b = R.exp(a)
-    c = R.sqrt(b)
-    return c
-"""
-X = np.array([1.0, 2.0], np.float32)
-
-
-def machine(*functions: str, **options: Any) -> VirtualMachine:
-    return VirtualMachine(relaxvm.build(module(*(functions or (SUMS,)))), **options)
-
 
 def pausing(*functions: Any, count: int = 1) -> VirtualMachine:
     """A machine whose main(x0, ...) calls "wait" on its arguments and returns them as a tuple."""
@@ -519,16 +498,8 @@ def test_arguments_of_load_run() -> None:
 
 def counting(end: int) -> tuple[VirtualMachine, int]:
     """A machine whose main(0) counts to a number, and the number."""
-    eb = ExecBuilder()
-    with eb.function("main", num_inputs=1):
-        eb.emit_call("vm.builtin.copy", args=[eb.r(0)], dst=eb.r(1))
-        eb.emit_call("next", args=[eb.r(1)], dst=eb.r(1))
-        eb.emit_call("goes_on", args=[eb.r(1)], dst=eb.r(2))
-        eb.emit_if(eb.r(2), 2)
-        eb.emit_goto(-3)
-        eb.emit_ret(eb.r(1))
     functions = {"next": lambda n: n + 1, "goes_on": lambda n: n < end}
-    return VirtualMachine(eb.get(), functions=functions), end
+    return VirtualMachine(counter("next", "goes_on"), functions=functions), end
 
 
 def started(run: Run, call: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
@@ -703,3 +674,27 @@ def test_an_empty_array_that_numpy_does_not_have() -> None:
     data = HEAD.pack(*head._replace(parts_crc=zlib.crc32(parts))) + parts + gap
     with pytest.raises(FormatError, match=r"value 0: the dimensions multiply to more than"):
         relaxvm.load_run(data, vm)
+
+
+def test_a_run_between_two_parts_of_going_on_is_in_progress() -> None:
+    """Another thread cannot save it there: it goes on while the file is written."""
+    vm, end = counting(10)
+    run = vm["main"].start(0)
+    errors: list[Any] = []
+
+    def save() -> None:
+        try:
+            run.save(io.BytesIO())
+        except RelaxVMError as error:
+            errors.append(str(error))
+
+    def asks(run: Run) -> bool:
+        thread = threading.Thread(target=save)
+        thread.start()
+        thread.join()
+        return run.position >= 3
+
+    run.resume(until=asks)
+    assert set(errors) == {"the run is in progress in another thread; suspend() pauses it"}
+    assert saved(run)
+    assert run.result() == end

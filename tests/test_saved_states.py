@@ -21,7 +21,7 @@ from relaxvm.errors import FormatError, LinkError, RelaxVMError, SuspendedError
 from relaxvm.isa import FuncKind
 
 from . import children
-from .hopping import bits, hopping, outcome, saved
+from .hopping import bits, counter, hopping, outcome, saved
 
 GOLDEN = Path(__file__).parent / "golden" / "saved_run.bin"
 HEADS, DIM = 2, 4
@@ -303,15 +303,7 @@ def goes_on(x):
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    eb = ExecBuilder()
-    with eb.function("main", num_inputs=1):
-        eb.emit_call("vm.builtin.copy", args=[eb.r(0)], dst=eb.r(1))
-        eb.emit_call("savedtest.next", args=[eb.r(1)], dst=eb.r(1))
-        eb.emit_call("savedtest.goes_on", args=[eb.r(1)], dst=eb.r(2))
-        eb.emit_if(eb.r(2), 2)
-        eb.emit_goto(-3)
-        eb.emit_ret(eb.r(1))
-    eb.get().save(tmp_path / "count.vmexec")
+    counter("savedtest.next", "savedtest.goes_on").save(tmp_path / "count.vmexec")
     cached().get().save(tmp_path / "other.vmexec")
     (tmp_path / "kernels.py").write_text(KERNELS)
     np.save(tmp_path / "x.npy", np.array([0, 5]))

@@ -387,12 +387,14 @@ class Run(Stepper):
         paused = threading.Event()
         self._waiting.append(paused)
         is_own = self._thread == threading.get_ident()
-        while not self._interrupt() and not is_own and paused in self._waiting and self._thread:
-            time.sleep(_AGAIN)  # the other thread is between two parts of going on
+        end = time.monotonic() + (threading.TIMEOUT_MAX if timeout is None else timeout)
+        while not self._interrupt() and not is_own and self._thread and time.monotonic() < end:
+            if paused.wait(_AGAIN):  # the other thread was between two parts of going on
+                break
         if not self._thread:  # it has paused meanwhile; nothing is left to ask for
             with suppress(ValueError):
                 self._waiting.remove(paused)
-        elif wait and not paused.wait(timeout):
+        elif wait and not paused.wait(max(0.0, end - time.monotonic())):
             raise TimeoutError(f"suspend: the run has not paused within {timeout} s: a function "
                                f"that it has called takes long")  # fmt: skip
         return not self.done

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
+from io import BufferedIOBase
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..._core import VMFunction
 from ...errors import FormatError, LimitError, MissingExtraError
@@ -126,7 +127,7 @@ class _Loading:
 
 
 def read(
-    file: IO[bytes], name: str, size: int, vm: VirtualMachine, digest: bytes, limits: Limits
+    file: BufferedIOBase, name: str, size: int, vm: VirtualMachine, digest: bytes, limits: Limits
 ) -> SavedRun:
     """Read a file from its position to its end.
 
@@ -165,7 +166,7 @@ def read(
         raise MissingExtraError(f"{name}: {fault}") from None
 
 
-def _read_head(file: IO[bytes], size: int) -> Head:
+def _read_head(file: BufferedIOBase, size: int) -> Head:
     if size < HEAD.size:
         raise FormatError(f"expected at least {HEAD.size} bytes, got {size}")
     data = _exactly(file, HEAD.size)
@@ -187,7 +188,7 @@ def _read_head(file: IO[bytes], size: int) -> Head:
     return head
 
 
-def _exactly(file: IO[bytes], count: int) -> bytes:
+def _exactly(file: BufferedIOBase, count: int) -> bytes:
     data = file.read(count)
     if len(data) != count:
         raise FormatError(f"truncated: {count} bytes needed, {len(data)} are there")
@@ -195,7 +196,7 @@ def _exactly(file: IO[bytes], count: int) -> bytes:
 
 
 def _read_parts(
-    read: Reader, file: IO[bytes], head: Head, vm: VirtualMachine, digest: bytes
+    read: Reader, file: BufferedIOBase, head: Head, vm: VirtualMachine, digest: bytes
 ) -> SavedRun:
     run = RunRecord(*read.unpack(RUN))
     if run.digest != digest:
@@ -258,7 +259,7 @@ def _read_blocks(read: Reader, vm: VirtualMachine, left: int) -> list[LoadedBloc
     return blocks
 
 
-def _fill_blocks(file: IO[bytes], blocks: Sequence[LoadedBlock], head: Head) -> None:
+def _fill_blocks(file: BufferedIOBase, blocks: Sequence[LoadedBlock], head: Head) -> None:
     crc = 0
     for block in blocks:
         if not block.has_bytes:
@@ -266,7 +267,7 @@ def _fill_blocks(file: IO[bytes], blocks: Sequence[LoadedBlock], head: Head) -> 
         view = block.memory.data
         done = 0
         while done < view.nbytes:
-            count = file.readinto(view[done:])  # type: ignore[attr-defined]
+            count = file.readinto(view[done:])
             if not count:
                 raise FormatError("truncated: the file has become shorter")
             done += count

@@ -22,7 +22,8 @@ def save(run: Run, target: str | os.PathLike[str] | IO[bytes]) -> None:
     """See `relaxvm.vm.Run.save`."""
     if not isinstance(target, (str, os.PathLike)) and not hasattr(target, "write"):
         raise TypeError(f"save: expected a path or a file to write, got {type(target).__name__}")
-    if run._is_running:
+    # Between two parts of going on, it is not running for a moment.
+    if run._is_running or run._thread not in (0, threading.get_ident()):
         raise RelaxVMError(_in_progress(run))
     if run.done:
         raise RelaxVMError("the run has ended: there is nothing to save but its result")
