@@ -1,4 +1,4 @@
-"""``run`` and ``bench``: run a function of a file."""
+"""``run``, ``resume`` and ``bench``: run a function of a file."""
 
 from __future__ import annotations
 
