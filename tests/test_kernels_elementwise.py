@@ -148,7 +148,14 @@ def test_composites_are_their_ufuncs(name: str, dtype: str, size: int) -> None:
             warnings.simplefilter("always")
             run(name, given, out)
         assert out.tobytes() == want.tobytes()
-        assert {str(w.message) for w in caught} == {str(w.message) for w in expected}
+        assert what_happened(caught, name) == what_happened(expected, name)
+
+
+def what_happened(caught: list[warnings.WarningMessage], kernel: str) -> set[str]:
+    """Loops in C name their ufunc, and the kernel in numpy itself."""
+    said = [str(each.message).partition(" encountered in ") for each in caught]
+    assert all(name == kernel or hasattr(np, name) for _, _, name in said)
+    return {words for words, _, _ in said}
 
 
 def test_composites_have_the_errors_of_their_ufuncs() -> None:

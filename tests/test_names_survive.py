@@ -18,6 +18,7 @@ from relaxvm.ir import BlockBuilder, TensorType, Var
 from relaxvm.isa import Opcode
 from relaxvm.observe import profile
 from relaxvm.op.registry import CONSTRUCTORS
+from relaxvm.registry import GLOBAL
 from relaxvm.script import ir as I
 from relaxvm.script import relax as R
 
@@ -153,6 +154,63 @@ def test_floating_point_warnings_name_the_variable(exec_mode: Any, pipeline: Any
         with pytest.raises(RuntimeWarning, match=message) as raised:
             vm.main(np.zeros((200, 200), "f4"))
     assert any(note.startswith("in main") for note in raised.value.__notes__)
+
+
+def loud() -> tuple[dict[str, Any], list[np.ndarray]]:
+    """Calls that kernels in numpy compute, which overflow or divide integers by zero."""
+    x, n = Var("x", TensorType((2, 2), "float32")), Var("n", TensorType((2, 2), "int32"))
+    calls = {
+        "cumprod": R.cumprod(x, axis=0),
+        "einsum": R.einsum((x, x), "ij,kj->ki"),
+        "cast": R.astype(x, "float16"),
+        "divide": R.divide(n, R.const(np.zeros((2, 2), "int32"))),
+    }
+    return {name: ([x, n], call) for name, call in calls.items()}, [
+        np.full((2, 2), 3e38, "f4"),
+        np.ones((2, 2), "i4"),
+    ]
+
+
+@pytest.mark.parametrize("name", ["cumprod", "einsum", "cast", "divide"])
+def test_warnings_of_kernels_in_numpy_name_the_variable(name: str) -> None:
+    calls, arguments = loud()
+    parameters, call = calls[name]
+    builder = BlockBuilder()
+    with builder.function("main", parameters):
+        with builder.dataflow():
+            result = builder.emit_output(call, "result")
+        builder.emit_func_output(result)
+    vm = relaxvm.VirtualMachine(relaxvm.build(builder.get()))
+    message = rf"(overflow|divide by zero) encountered in {name} \(main, pc \d+: result\)"
+    for _ in range(2):
+        with pytest.warns(RuntimeWarning, match=message) as caught:
+            vm.main(*arguments)
+        assert len(caught) == 1
+        assert caught[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with np.errstate(all="ignore"):
+            vm.main(*arguments)
+        with np.errstate(all="raise"), pytest.raises(FloatingPointError) as raised:
+            vm.main(*arguments)
+        assert any(note.startswith("in main") for note in raised.value.__notes__)
+        heard: list[str] = []
+        with np.errstate(all="call", call=lambda words, status: heard.append(words)):
+            vm.main(*arguments)
+        assert heard
+        assert set(heard) <= {"overflow", "divide by zero"}
+    some = np.errstate(divide="warn", over="warn", under="ignore", invalid="ignore")
+    with some, pytest.warns(RuntimeWarning, match=message):
+        vm.main(*arguments)
+    assert np.geterr()["over"] == "warn"
+    assert np.geterrcall() is None
+
+
+def test_warnings_of_kernels_in_numpy_outside_of_a_run() -> None:
+    kernel = GLOBAL.get("relaxvm.kernel.cumprod")
+    with pytest.warns(RuntimeWarning, match="overflow encountered in cumprod$") as caught:
+        kernel(np.full(4, 3e38, "f4"), None, False, np.empty(4, "f4"))
+    assert caught[0].filename == __file__
 
 
 def test_warnings_of_kernels_that_are_called_inside_of_others() -> None:

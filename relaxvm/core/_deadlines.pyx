@@ -65,11 +65,6 @@ def check_time():
 cdef list _warnings = []
 
 
-def in_run():
-    """Whether a run has called this code."""
-    return rvm_caller(&rvm_all_runs, &rvm_all_runs) is not NULL
-
-
 def warn_later(str message):
     """Let the run that calls this code give a warning, with its position, once the call has ended.
 
@@ -82,7 +77,9 @@ def warn_later(str message):
     if not run.asked & RVM_WARNED:
         take_warnings(run)  # of an earlier run at the same address that has ended with an exception
         run.asked |= RVM_WARNED
-    _warnings.append((<size_t>run, message))
+    entry = (<size_t>run, message)
+    if entry not in _warnings:  # a kernel that works in pieces says the same of each
+        _warnings.append(entry)
     return True
 
 

@@ -155,7 +155,7 @@ def kernel(
                 parameters = parameters_of(func)
                 takes = signature_of(parameters, check)
                 returning = result_signature(takes, parameters)
-                run = checked(name, func, parameters)
+                run = checked(name, func, parameters, ufunc)
             else:
                 takes = Signature.parse(signature, result="none", check=check)
             with_checks = run

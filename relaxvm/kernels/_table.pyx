@@ -12,7 +12,7 @@ from functools import update_wrapper
 
 import numpy as np
 
-from ..core.floating import is_ignored, report_again, report_status
+from ..core.floating import is_ignored, report_status
 
 cimport numpy as cnp
 
@@ -230,7 +230,7 @@ cdef PyObject* _report(PyObject* self, int status, PyObject* const* args, size_t
         report_status(status, kernel.ufunc.__name__)
     elif not is_ignored(status):
         # Once more, step by step: the inputs are apart from the results.
-        report_again(kernel._reference, [<object>args[i] for i in range(PyVectorcall_NARGS(nargsf))])
+        kernel._reference(*[<object>args[i] for i in range(PyVectorcall_NARGS(nargsf))])
     Py_INCREF(Py_None)
     return Py_None
 

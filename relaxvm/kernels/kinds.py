@@ -31,6 +31,7 @@ from typing import Annotated, Any, NamedTuple, TypeAlias, Union, get_args, get_o
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.floating import reporting
 from ..messages import describe
 from ..registry import KERNEL_PREFIX, Param, Signature, StaticCheck
 from ..values import Shape
@@ -736,7 +737,10 @@ def signature_of(
 
 
 def checked(
-    name: str, body: Callable[..., Any], parameters: Sequence[Parameter]
+    name: str,
+    body: Callable[..., Any],
+    parameters: Sequence[Parameter],
+    ufunc: np.ufunc | None = None,
 ) -> Callable[..., Any]:
     """A kernel: checks its arguments and calls the body.
 
@@ -744,13 +748,15 @@ def checked(
         name: of the kernel, with which its messages begin.
         body: gets the arguments as the kinds convert them; what it returns is returned.
         parameters: of the body.
+        ufunc: that the kernel is, if it is just one; floating-point warnings have its name.
     """
+    warned = reporting(body, name if ufunc is None else ufunc.__name__)
     checks = _checks(parameters)
     variadic = next((each for each in parameters if each.is_variadic), None)
     if variadic is None:
-        run = _fixed(name, body, parameters, checks)
+        run = _fixed(name, warned, parameters, checks)
     else:
-        run = _variadic(name, body, parameters, checks, variadic)
+        run = _variadic(name, warned, parameters, checks, variadic)
     run.__name__ = body.__name__
     run.__qualname__ = body.__qualname__
     run.__module__ = body.__module__
@@ -801,7 +807,7 @@ def _fixed(
 
     def run(*args: Any, **keywords: Any) -> Any:
         if keywords:
-            args = _with_keywords(body, parameters, args, keywords)
+            args = _with_keywords(name, parameters, args, keywords)
         if len(args) != count:
             raise _wrong_count(name, parameters, len(args))
         arguments = list(args)
@@ -832,7 +838,7 @@ def _variadic(
 
     def run(*args: Any, **keywords: Any) -> Any:
         if keywords:
-            args = _with_keywords(body, parameters, args, keywords)
+            args = _with_keywords(name, parameters, args, keywords)
         count = len(args)
         if count < least:
             raise _wrong_count(name, parameters, count)
@@ -855,7 +861,7 @@ def _variadic(
 
 
 def _with_keywords(
-    body: Callable[..., Any],
+    kernel: str,
     parameters: Sequence[Parameter],
     args: tuple[Any, ...],
     keywords: dict[str, Any],
@@ -864,7 +870,7 @@ def _with_keywords(
     known = [each.name for each in parameters]
     for keyword in keywords:
         if keyword not in known:
-            raise TypeError(f"{body.__name__}() got an unexpected keyword argument {keyword!r}")
+            raise TypeError(f"{kernel}() got an unexpected keyword argument {keyword!r}")
     return (*args, *[keywords[name] for name in known if name in keywords])
 
 
