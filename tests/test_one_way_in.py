@@ -158,7 +158,7 @@ def test_names_of_the_model(folder: Path) -> None:
         vm = relaxvm.VirtualMachine(executable)
         assert vm.main.input_names == ("a:0",)
         assert vm.main.output_names == ("h.1", "out/1")
-        assert list(inspect.signature(vm.main).parameters) == ["a_0"]
+        assert str(inspect.signature(vm.main)).startswith("(a_0: 'float32[")
         for result in (vm.main(X), vm.main(a_0=X), vm.main(**{"a:0": X})):
             assert [each.tolist() for each in result] == [[1, 2], [-1, -2]]
         vm.set_input("main", **{"a:0": X})

@@ -90,6 +90,8 @@ CASES = [
     Case("AveragePool", (IMAGE,), 1, {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}),
     Case("GlobalAveragePool", (IMAGE,)),
     Case("BatchNormalization", (IMAGE, *[np.ones(3, np.float32)] * 4)),
+    Case("BatchNormalization", (IMAGE, *[np.ones(3, np.float32)] * 4), 3, {"training_mode": 1}),
+    Case("BatchNormalization", (X[0], *[ONES] * 4), 3, {"training_mode": 1}),
     Case("InstanceNormalization", (IMAGE, *[np.ones(3, np.float32)] * 2)),
     Case("Resize", (IMAGE, None, None, ints(1, 3, 9, 9))),
     Case("Resize", (IMAGE, None, np.array([1, 1, 2, 2], np.float32))),

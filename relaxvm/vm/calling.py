@@ -149,10 +149,14 @@ class _Missing:
 _MISSING: Final = _Missing()
 
 
-def signature_of(params: Parameters) -> inspect.Signature:
+def signature_of(params: Parameters, types: Sequence[str | None] = ()) -> inspect.Signature:
     """Return the signature for ``inspect`` and editors.
 
     If names are missing, not distinct, or not Python identifiers, parameters are positional-only.
+
+    Args:
+        params: the parameters.
+        types: their types as a person reads them, which become annotations, where they are known.
     """
     distinct = params.names and len(set(params.names)) == params.count
     named = distinct and all(
@@ -163,6 +167,11 @@ def signature_of(params: Parameters) -> inspect.Signature:
         made = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in params.names]
     else:
         made = [Parameter(f"arg{i}", Parameter.POSITIONAL_ONLY) for i in range(params.count)]
+    if types:
+        made = [
+            each if ty is None else each.replace(annotation=ty)
+            for each, ty in zip(made, types, strict=True)
+        ]
     return inspect.Signature(made)
 
 

@@ -1,4 +1,4 @@
-"""A function of a program in words, for ``help``."""
+"""A function of a program in words, for ``help`` and ``inspect.signature``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,14 @@ from ..executable import FunctionInfo, VMExecutable
 from ..messages import readable
 from .entry_checks import params_of
 
-__all__ = ["description"]
+__all__ = ["description", "types_of"]
+
+
+def types_of(executable: VMExecutable, info: FunctionInfo) -> list[str | None]:
+    """What the code of a function checks of each parameter, such as ``float32[n, 3]``; None for one
+    that may be anything."""
+    specs = params_of(executable, info)
+    return [None if spec.kind == "any" else readable(str(spec)) for spec in specs]
 
 
 def description(executable: VMExecutable, info: FunctionInfo) -> str:

@@ -350,7 +350,10 @@ class VirtualMachine(Machine):
         return params
 
     def _signature_of(self, function: VMFunction) -> inspect.Signature:
-        return signature_of(Parameters.of(function))
+        from .described import types_of  # here, since only people and editors ask for it
+
+        types = types_of(self._executable, self._executable.functions[function.index])
+        return signature_of(Parameters.of(function), types)
 
     def _doc_of(self, function: VMFunction) -> str:
         from .described import description  # here, since only help asks for it

@@ -12,7 +12,7 @@ from ..graph import Graph, Problem
 from ..registry import onnx
 from .elementwise import scalar
 from .movement import flatten
-from .ranks import as_image, axes_of, number_of_axes, shape_vector
+from .ranks import as_image, axes_of, first_axes, like, number_of_axes, shape_vector
 from .windows import over_the_image, spatial_axes
 
 __all__ = ["stepwise_softmax"]
@@ -52,12 +52,15 @@ def batch_norm(
     if len({each.dtype for each in (x, scale, bias, mean, variance)}) > 1:
         raise Problem("operands of several data types are not supported")
     is_training = bool(training_mode) or (g.version < 7 and not is_test)
+    # In training the axes besides that of the channels are added up, so their number matters.
+    data = first_axes(g, x, 2) if is_training and x.ndim < 0 else x
     call = g.op(
-        "nn.batch_norm", x, scale, bias, mean, variance, 1, epsilon, momentum=1 - momentum,
+        "nn.batch_norm", data, scale, bias, mean, variance, 1, epsilon, momentum=1 - momentum,
         training=is_training,
     )  # fmt: skip
     count = 3 if is_training else 1
-    return tuple([Value(g.emit(TupleGetItem(call, i))) for i in range(count)])
+    first, *moved = [Value(g.emit(TupleGetItem(call, i))) for i in range(count)]
+    return (first if data is x else like(g, first, x), *moved)
 
 
 @onnx("InstanceNormalization", since=6)
