@@ -46,8 +46,8 @@ class Shape(tuple[int, ...]):
 
     __slots__ = ()
 
-    def __new__(cls, dims: Iterable[SupportsIndex] = ()) -> Shape:
-        return super().__new__(cls, map(_dim, dims))
+    def __new__(cls, content: Iterable[SupportsIndex] = ()) -> Shape:
+        return super().__new__(cls, map(_dim, content))
 
     def __repr__(self) -> str:
         return f"Shape({', '.join(map(str, self))})" if self else "Shape()"
@@ -129,15 +129,15 @@ def cpu(index: int = 0) -> Device:
     return Device(1, index)
 
 
-def device(spec: str | int | Device, index: int | None = None) -> Device:
+def device(device_type: str | int | Device, index: int | None = None) -> Device:
     """A device from ``"cpu"``, ``"cpu:1"``, a number of DLPack (1 is the CPU) or a Device."""
-    if isinstance(spec, Device):
-        return spec
-    if isinstance(spec, int):
-        return Device(spec, index or 0)
-    name, _, tail = spec.partition(":")
+    if isinstance(device_type, Device):
+        return device_type
+    if isinstance(device_type, int):
+        return Device(device_type, index or 0)
+    name, _, tail = device_type.partition(":")
     if tail and not tail.isdigit():
-        raise ValueError(f"device: expected NAME or NAME:INDEX, got {spec!r}")
+        raise ValueError(f"device: expected NAME or NAME:INDEX, got {device_type!r}")
     return Device(name, int(tail) if tail else index or 0)
 
 

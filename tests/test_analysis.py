@@ -97,7 +97,7 @@ def test_bindings() -> None:
 
 def test_global_variables() -> None:
     f, g = GlobalVar("f", FuncType([ANY], ANY)), GlobalVar("g", FuncType([ANY], ANY))
-    call = Call(f, [g], ty=ANY)
+    call = Call(f, [g], ret_ty=ANY)
     assert A.all_global_vars(call) == [f, g]
     assert A.called_global_vars(call) == [f]
 
@@ -126,7 +126,7 @@ def test_impure_calls() -> None:
     assert A.contains_impure_call(function(packed))
     assert not A.contains_impure_call(function(function(packed)))
     own = GlobalVar("main", FuncType([ANY], ANY, False))
-    itself = function(Call(own, [x], ty=ANY))
+    itself = function(Call(own, [x], ret_ty=ANY))
     assert A.contains_impure_call(itself)
     assert not A.contains_impure_call(itself, own)
 
@@ -182,7 +182,7 @@ def test_recursion() -> None:
     variables = {name: GlobalVar(name, FuncType([], ANY)) for name in names}
     mod = IRModule()
     for name, var in variables.items():
-        bindings = [VarBinding(Var("v", ANY), Call(variables[c], [], ty=ANY))
+        bindings = [VarBinding(Var("v", ANY), Call(variables[c], [], ret_ty=ANY))
                     for c in calls.get(name, ())]  # fmt: skip
         mod[var] = Function([], SeqExpr([BindingBlock(bindings)], int_imm(0)))
     found = A.detect_recursion(mod)
@@ -193,7 +193,7 @@ def test_long_chains_of_calls_do_not_recurse() -> None:
     variables = [GlobalVar(f"f{i}", FuncType([], ANY)) for i in range(3000)]
     mod = IRModule()
     for var, callee in zip(variables, [*variables[1:], variables[0]], strict=True):
-        binding = VarBinding(Var("v", ANY), Call(callee, [], ty=ANY))
+        binding = VarBinding(Var("v", ANY), Call(callee, [], ret_ty=ANY))
         mod[var] = Function([], SeqExpr([BindingBlock([binding])], int_imm(0)))
     (group,) = A.detect_recursion(mod)
     assert group == variables

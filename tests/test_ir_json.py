@@ -90,7 +90,7 @@ def program() -> IRModule:
     cast, chosen = Var("cast", TensorType((m, 4), None)), Var("chosen", ANY)
     where = Span("model.py", 3, 5, 3, 20)
     call = Call(ExternFunc("f"), [x, const(np.arange(6, dtype="int8").reshape(2, 3))],
-                {"axis": 1, "scale": math.nan}, [ty], ty)  # fmt: skip
+                {"axis": 1, "scale": math.nan}, [ty], ret_ty=ty)  # fmt: skip
     flow = DataflowBlock([
         VarBinding(lv, call, where),
         VarBinding(out, Tuple([lv, StringImm("é\n")]), Span("model.py", 4, 1)),
@@ -98,7 +98,7 @@ def program() -> IRModule:
     branch = SeqExpr([BindingBlock([VarBinding(Var("t", ty), TupleGetItem(out, 0))])], x)
     plain = BindingBlock([
         MatchCast(cast, x, cast.ty),
-        VarBinding(chosen, If(c, branch, DataTypeImm("float16"), ANY)),
+        VarBinding(chosen, If(c, branch, DataTypeImm("float16"), ty=ANY)),
         VarBinding(Var("k", "int64"), prim.select(n < m, n // 2, prim.maximum(n, m))),
     ])  # fmt: skip
     inner = Function([Var("p", ty)], ShapeExpr([n, 3]))

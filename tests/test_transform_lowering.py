@@ -282,7 +282,7 @@ def main(x: R.Tensor((4,), "float32")):
     return a
 """)["main"]
     (binding,) = func.body.blocks[0].bindings
-    call = Call(binding.value.op, binding.value.args, None, [ty], ty)
+    call = Call(binding.value.op, binding.value.args, None, [ty], ret_ty=ty)
     body = SeqExpr([BindingBlock([VarBinding(Var("a", ty), call)])], func.params[0])
     with pytest.raises(TypeError, match=r"a: the output is of type R\..*expected a tensor type"):
         transform.CallTIRRewrite()(IRModule({"main": func.replace(body=body)}))
@@ -518,7 +518,7 @@ def test_symbols_are_kept() -> None:
 
 def _annotated(call: Call, ty: Any, x: Var) -> IRModule:
     """A function of x that returns a call, which is said to have a type."""
-    call = Call(call.op, call.args, call.attrs, call.ty_args, ty)
+    call = Call(call.op, call.args, call.attrs, call.ty_args, ret_ty=ty)
     y = Var("y", ty)
     body = SeqExpr([BindingBlock([VarBinding(y, call)])], y)
     return IRModule({"main": Function([x], body, ty)})

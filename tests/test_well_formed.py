@@ -157,7 +157,7 @@ def branch_is_local() -> Any:
     x, c = tensor(), Var("c", BOOL)
     inner = bind(pure(x))
     branch = SeqExpr([BindingBlock([inner])], inner.var)
-    choice = VarBinding(Var("z", VECTOR), If(c, branch, SeqExpr([], x), VECTOR))
+    choice = VarBinding(Var("z", VECTOR), If(c, branch, SeqExpr([], x), ty=VECTOR))
     return module(function([x, c], choice, body=inner.var))
 
 
@@ -236,7 +236,7 @@ def cast_is_possible() -> Any:
 
 def no_control_flow_in_dataflow() -> Any:
     x, c = tensor(), Var("c", BOOL)
-    choice = VarBinding(Var("z", VECTOR), If(c, x, x, VECTOR))
+    choice = VarBinding(Var("z", VECTOR), If(c, x, x, ty=VECTOR))
     return module(function([x, c], DataflowBlock([choice])))
 
 
@@ -247,24 +247,24 @@ def no_impure_call_in_dataflow() -> Any:
 
 def branches_are_sequences() -> Any:
     x, c = tensor(), Var("c", BOOL)
-    choice = If(c, x, x, VECTOR)
+    choice = If(c, x, x, ty=VECTOR)
     choice.true_branch = x
     return module(function([x, c], VarBinding(Var("z", VECTOR), choice)))
 
 
 def condition_is_bool() -> Any:
     x = tensor()
-    return module(function([x], VarBinding(Var("z", VECTOR), If(x, x, x, VECTOR))))
+    return module(function([x], VarBinding(Var("z", VECTOR), If(x, x, x, ty=VECTOR))))
 
 
 def branch_types_match() -> Any:
     x, y, c = tensor(), tensor("y", 5), Var("c", BOOL)
-    return module(function([x, y, c], VarBinding(Var("z", VECTOR), If(c, x, y, VECTOR))))
+    return module(function([x, y, c], VarBinding(Var("z", VECTOR), If(c, x, y, ty=VECTOR))))
 
 
 def callee_is_known() -> Any:
     x, f = tensor(), tensor("f")
-    return [function([x, f], bind(Call(f, [x], ty=ANY)), is_pure=False), "call_is_well_typed"]
+    return [function([x, f], bind(Call(f, [x], ret_ty=ANY)), is_pure=False), "call_is_well_typed"]
 
 
 def pure_function_has_no_effect() -> Any:
@@ -281,14 +281,14 @@ def pure_function_calls_impure_function() -> Any:
     x = tensor()
     callee = function([tensor()], is_pure=False)
     var = GlobalVar("other", callee.ty)
-    call = Call(var, [x], ty=VECTOR)
+    call = Call(var, [x], ret_ty=VECTOR)
     return IRModule({"main": function([x], bind(call)), var: callee})
 
 
 def call_has_attributes() -> Any:
     x = tensor()
     call = op.sum(x, axis=0)
-    bare = Call(call.op, call.args, ty=call.ty)
+    bare = Call(call.op, call.args, ret_ty=call.ty)
     return [function([x], bind(bare)), "call_is_well_typed"]
 
 
@@ -296,7 +296,7 @@ def call_is_well_typed() -> Any:
     x = tensor()
     callee = function([tensor("p", 5)])
     var = GlobalVar("other", callee.ty)
-    return IRModule({"main": function([x], bind(Call(var, [x], ty=VECTOR))), var: callee})
+    return IRModule({"main": function([x], bind(Call(var, [x], ret_ty=VECTOR))), var: callee})
 
 
 def call_of_another_type() -> Any:
@@ -396,13 +396,13 @@ def constant_has_its_type() -> Any:
 
 def function_is_in_module() -> Any:
     x = tensor()
-    call = Call(GlobalVar("gone", FuncType([VECTOR], VECTOR)), [x], ty=VECTOR)
+    call = Call(GlobalVar("gone", FuncType([VECTOR], VECTOR)), [x], ret_ty=VECTOR)
     return module(function([x], bind(call)))
 
 
 def another_global_var() -> Any:
     x = tensor()
-    call = Call(GlobalVar("other", FuncType([VECTOR], VECTOR)), [x], ty=VECTOR)
+    call = Call(GlobalVar("other", FuncType([VECTOR], VECTOR)), [x], ret_ty=VECTOR)
     return module(function([x], bind(call)), function([tensor("p")]))
 
 
@@ -606,7 +606,7 @@ def test_branches_and_impure_functions() -> None:
     for _ in range(2):
         inner = bind(impure(x))
         branches.append(SeqExpr([BindingBlock([inner])], inner.var))
-    choice = VarBinding(Var("z", VECTOR), If(c, *branches, VECTOR))
+    choice = VarBinding(Var("z", VECTOR), If(c, *branches, ty=VECTOR))
     assert well_formed(module(function([x, c], choice, body=choice.var, is_pure=False)))
 
 
@@ -615,7 +615,7 @@ def test_local_functions() -> None:
     ty = FuncType([TensorType((n,), F32)], VECTOR)
     loop = Var("loop", ty)
     p = tensor("p", n)
-    call = Call(loop, [p], ty=VECTOR)
+    call = Call(loop, [p], ret_ty=VECTOR)
     inner = function([p], bind(call), body=x, ret_ty=VECTOR)
     assert well_formed(module(function([x], VarBinding(loop, inner))))
 
@@ -626,7 +626,7 @@ def test_recursion_and_kernels() -> None:
     k = kernel(4)
     used = GlobalVar("k", k.ty)
     call = bind(op.call_tir(used, (x,), VECTOR))
-    mod = IRModule({var: function([x], call, bind(Call(var, [call.var], ty=VECTOR))), used: k})
+    mod = IRModule({var: function([x], call, bind(Call(var, [call.var], ret_ty=VECTOR))), used: k})
     assert well_formed(mod)
 
 

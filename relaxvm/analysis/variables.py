@@ -151,14 +151,14 @@ def called_global_vars(expr: Expr) -> list[GlobalVar]:
 # Symbolic variables
 
 
-def free_symbolic_vars(expr: Expr) -> list[Var]:
+def free_symbolic_vars(func: Expr) -> list[Var]:
     """Return the scalar variables that an expression uses and does not define."""
-    return [var for var in free_vars(expr) if type(var.ty) is PrimType]
+    return [var for var in free_vars(func) if type(var.ty) is PrimType]
 
 
-def defined_symbolic_vars(expr: Expr) -> list[Var]:
+def defined_symbolic_vars(func: Expr) -> list[Var]:
     """Return the scalar variables that an expression defines."""
-    return [var for var in bound_vars(expr) if type(var.ty) is PrimType]
+    return [var for var in bound_vars(func) if type(var.ty) is PrimType]
 
 
 def tir_vars_in_type(ty: Type) -> list[Var]:

@@ -365,7 +365,7 @@ class _FunctionEmitter:
         with self._scope() as else_case:
             self._set(merged, "vm.builtin.copy", [self._branch(expr.false_branch)])
         self._span = span
-        condition = Call(CALL_PACKED, cond, ty=prim_type("bool"))
+        condition = Call(CALL_PACKED, cond, ret_ty=prim_type("bool"))
         self._body.append(IfThenElse(condition, seq(then_case), seq(else_case), span=span))
         return self._register(merged)
 

@@ -249,12 +249,12 @@ class ExprPattern(_Leaf):
 
 
 class VarPattern(_Leaf):
-    """Matches a variable; with `name`, one of this name."""
+    """Matches a variable; with `name_hint`, one of this name."""
 
     __slots__ = ("name",)
 
-    def __init__(self, name: str = "") -> None:
-        self.name = name
+    def __init__(self, name_hint: str = "") -> None:
+        self.name = name_hint
 
     @property
     def name_hint(self) -> str:
@@ -266,7 +266,7 @@ class VarPattern(_Leaf):
 
 
 class DataflowVarPattern(VarPattern):
-    """Matches a `DataflowVar`; with `name`, one of this name."""
+    """Matches a `DataflowVar`; with `name_hint`, one of this name."""
 
     __slots__ = ()
 

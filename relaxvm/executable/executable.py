@@ -435,7 +435,7 @@ class VMExecutable:
 
     def export_library(
         self,
-        path: str | PathLike[str],
+        file_name: str | PathLike[str],
         *,
         debug: bool = True,
         native: bool = True,
@@ -455,7 +455,7 @@ class VMExecutable:
         form followed by one more section; so is a program whose kernels are machine code of TVM.
 
         Args:
-            path: the file.
+            file_name: the file.
             debug: whether debug information is written.
             native: whether machine code is written; a shared library needs it.
             for_tvm: whether to refuse a program that TVM cannot run; or names of functions that its
@@ -475,7 +475,7 @@ class VMExecutable:
         """
         from ..native.export import export_library
 
-        export_library(self, path, debug=debug, native=native, for_tvm=for_tvm,
+        export_library(self, file_name, debug=debug, native=native, for_tvm=for_tvm,
                        aligned=aligned)  # fmt: skip
 
     @property

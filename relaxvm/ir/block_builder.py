@@ -253,13 +253,13 @@ class BlockBuilder:
         self._own_module()[name] = func
         return self._module.get_global_var(name)
 
-    def update_func(self, var: GlobalVar, func: BaseFunc) -> None:
+    def update_func(self, gv: GlobalVar, updated_func: BaseFunc) -> None:
         """Replace a function."""
-        self._own_module()[var] = func
+        self._own_module()[gv] = updated_func
 
-    def get_unique_name(self, prefix: str) -> str:
+    def get_unique_name(self, name_prefix: str) -> str:
         """Return a variable name that this builder has not used yet."""
-        return self._names.unique(prefix)
+        return self._names.unique(name_prefix)
 
     # Functions
 
@@ -268,8 +268,9 @@ class BlockBuilder:
         name: str,
         params: Var | Sequence[Var] | None = None,
         attrs: Mapping[str, Any] | None = None,
-        private: bool = False,
         pure: bool = True,
+        private: bool = False,
+        *,
         type_params: Iterable[TypeVar] = (),
     ) -> _FunctionScope:
         """Return a context manager that defines a function of the module.
@@ -352,8 +353,9 @@ class BlockBuilder:
 
     # Scopes and blocks
 
-    def begin_scope(self, params: Sequence[Var] = ()) -> None:
+    def begin_scope(self, params: Sequence[Var] | None = None) -> None:
         """Begin a function body or branch; later bindings are emitted into it."""
+        params = params or ()
         scope = _Scope(self._scopes[-1].symbolic if self._scopes else (), params)
         for param in params:
             scope.know(param.ty)
@@ -446,16 +448,16 @@ class BlockBuilder:
         self.emit_normalized(VarBinding(var, value, span if span is not None else expr_span(expr)))
         return var
 
-    def emit_output(self, expr: Any, name_hint: str = "") -> Var:
+    def emit_output(self, output: Any, name_hint: str = "") -> Var:
         """Bind an expression to a variable that is visible outside of the dataflow block."""
         block = self._current("emit_output")
         if not block.is_dataflow:
             raise RuntimeError("emit_output: not within a dataflow block; use emit")
-        if isinstance(expr, (list, tuple)):
-            expr = Tuple(expr)
-        value = self.normalize(convert_to_expr(expr))
+        if isinstance(output, (list, tuple)):
+            output = Tuple(output)
+        value = self.normalize(convert_to_expr(output))
         var = Var(self._names.unique(name_hint or "gv"), value.ty)
-        self.emit_normalized(VarBinding(var, value, expr_span(expr)))
+        self.emit_normalized(VarBinding(var, value, expr_span(output)))
         return var
 
     @with_headroom("match_cast")

@@ -899,6 +899,7 @@ class Call(Expr):
         args: the arguments.
         attrs: the operator's attributes.
         ty_args: type arguments; for a packed call, the type of its result.
+        ty: the type of the result, which is given as `ret_ty`.
     """
 
     __slots__ = ("_parts", "args", "attrs", "op", "ty_args")
@@ -915,21 +916,21 @@ class Call(Expr):
         op: Expr,
         args: Iterable[Expr] = (),
         attrs: Mapping[str, Any] | None = None,
-        ty_args: Iterable[Type] = (),
-        ty: Type | None = None,
+        ty_args: Iterable[Type] | None = None,
         span: Any = None,
+        ret_ty: Type | None = None,
     ) -> None:
         if op is None:
             raise ValueError("Call: expected a defined operator or function, got None")
         self.op = op
         self.args = tuple(args)
         self.attrs = NO_ATTRS if attrs is None else _attrs(attrs)
-        self.ty_args = tuple(ty_args)
-        if type(ty) is PrimType:  # a part of scalars
+        self.ty_args = () if ty_args is None else tuple(ty_args)
+        if type(ret_ty) is PrimType:  # a part of scalars
             self._parts = check_parts(1 + sum([arg._parts for arg in self.args]), self.MOST_PARTS)
         else:
             self._parts = 1
-        self.ty = ty
+        self.ty = ret_ty
         self.span = span
 
     def sum_of_parts(self) -> int:
@@ -960,8 +961,9 @@ class If(Expr):
         cond: Expr,
         true_branch: Expr,
         false_branch: Expr,
-        ty: Type | None = None,
         span: Any = None,
+        *,
+        ty: Type | None = None,
     ) -> None:
         self.cond = cond
         self.true_branch = _as_seq(true_branch)
@@ -1043,7 +1045,12 @@ class SeqExpr(Expr):
     body: Expr
 
     def __init__(
-        self, blocks: Iterable[BindingBlock], body: Expr, ty: Type | None = None, span: Any = None
+        self,
+        blocks: Iterable[BindingBlock],
+        body: Expr,
+        span: Any = None,
+        *,
+        ty: Type | None = None,
     ) -> None:
         self.blocks = tuple(blocks)
         self.body = body
@@ -1104,18 +1111,21 @@ class BaseFunc(Expr):
     def _with_attrs(self, attrs: Attrs) -> Any:
         raise TypeError(f"attributes of a {type(self).__name__} cannot be changed")
 
-    def with_attr(self, key: str | Mapping[str, Any], value: Any = None) -> Any:
+    def with_attr(self, attr_key_or_dict: str | Mapping[str, Any], attr_value: Any = None) -> Any:
         """Return the function with attributes set: one by name, or all those of a mapping."""
-        more = key if isinstance(key, Mapping) else {key: value}
+        if isinstance(attr_key_or_dict, Mapping):
+            more = attr_key_or_dict
+        else:
+            more = {attr_key_or_dict: attr_value}
         return self._with_attrs(Attrs({**self.attrs, **more}))
 
-    def with_attrs(self, attrs: Mapping[str, Any]) -> Any:
+    def with_attrs(self, attr_map: Mapping[str, Any]) -> Any:
         """Return the function with these attributes and no others."""
-        return self._with_attrs(Attrs(attrs))
+        return self._with_attrs(Attrs(attr_map))
 
-    def without_attr(self, key: str) -> Any:
+    def without_attr(self, attr_key: str) -> Any:
         """Return the function without an attribute."""
-        return self._with_attrs(Attrs({k: v for k, v in self.attrs.items() if k != key}))
+        return self._with_attrs(Attrs({k: v for k, v in self.attrs.items() if k != attr_key}))
 
 
 class Function(BaseFunc):
@@ -1230,22 +1240,32 @@ class Function(BaseFunc):
 # Expressions from Python values
 
 
-def prim_value(value: Any) -> Expr:
+def prim_value(value: Any, dtype: str | None = None) -> Expr:
     """Return a scalar as an expression: int64, float64, bool, or the scalar expression itself.
     Scalars of numpy become these, too, as in TVM.
 
+    Args:
+        value: the scalar.
+        dtype: the data type of a number, if it is to be another one.
+
     Raises:
-        TypeError: not a scalar.
+        TypeError: not a scalar, or an expression of another data type.
     """
     if isinstance(value, Expr):
         if is_scalar(value):
+            if dtype is not None and value.ty.dtype != dtype:
+                raise TypeError(f"prim_value: {value} is of {value.ty.dtype}, got dtype {dtype}")
             return value
         raise TypeError(f"prim_value: Cannot convert {value} of type {value.ty} to a scalar")
-    if isinstance(value, (bool, np.bool_)):
-        return IntImm("bool", int(value))
-    if isinstance(value, (float, np.floating)):
-        return FloatImm("float64", float(value))
-    if isinstance(value, (int, np.integer)):
+    if isinstance(value, (bool, np.bool_, float, np.floating, int, np.integer)):
+        if dtype is not None:
+            from .prim import immediate
+
+            return immediate(dtype, value.item() if isinstance(value, np.generic) else value)
+        if isinstance(value, (bool, np.bool_)):
+            return IntImm("bool", int(value))
+        if isinstance(value, (float, np.floating)):
+            return FloatImm("float64", float(value))
         return int_imm(int(value))
     raise TypeError(f"prim_value: expected a scalar, got {type(value).__name__}")
 

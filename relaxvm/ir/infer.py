@@ -494,43 +494,47 @@ def erase_type(ty: Any, known: Callable[[Var], bool]) -> Any:
     return ty
 
 
-def type_lca(a: Any, b: Any) -> Any:
+def type_lca(lhs: Any, rhs: Any) -> Any:
     """Return the least common ancestor: the smallest type of which both are subtypes."""
-    if a is b or is_base_of(a, b):
-        return a
-    if is_base_of(b, a):
-        return b
-    kind = type(a)
-    if kind is not type(b):
+    if lhs is rhs or is_base_of(lhs, rhs):
+        return lhs
+    if is_base_of(rhs, lhs):
+        return rhs
+    kind = type(lhs)
+    if kind is not type(rhs):
         return ANY
     if kind is TensorType:
-        shape = a.shape if _same_dims(a, b) else None
+        shape = lhs.shape if _same_dims(lhs, rhs) else None
         return TensorType(
             shape,
-            a.dtype if a.dtype == b.dtype else None,
-            a.vdevice if a.vdevice is b.vdevice else None,
-            a.ndim if shape is None and a.ndim == b.ndim else -1,
+            lhs.dtype if lhs.dtype == rhs.dtype else None,
+            lhs.vdevice if lhs.vdevice is rhs.vdevice else None,
+            lhs.ndim if shape is None and lhs.ndim == rhs.ndim else -1,
         )
     if kind is ShapeType:
-        return ShapeType(ndim=a.ndim if a.ndim == b.ndim else -1)
-    if kind is TupleType and len(a.fields) == len(b.fields):
-        return TupleType(map(type_lca, a.fields, b.fields))
+        return ShapeType(ndim=lhs.ndim if lhs.ndim == rhs.ndim else -1)
+    if kind is TupleType and len(lhs.fields) == len(rhs.fields):
+        return TupleType(map(type_lca, lhs.fields, rhs.fields))
     if kind is FuncType:
-        purity = a.purity and b.purity
-        if a.type_params or b.type_params:
+        purity = lhs.purity and rhs.purity
+        if lhs.type_params or rhs.type_params:
             return FuncType.opaque_func(purity=purity)
-        if _derive_alike(a, b):
-            return FuncType.opaque_func(derive_func=a.derive_func, purity=purity)
-        if a.params is None or b.params is None or len(a.params) != len(b.params) or any(
-            map(_differ, a.params, b.params)
+        if _derive_alike(lhs, rhs):
+            return FuncType.opaque_func(derive_func=lhs.derive_func, purity=purity)
+        if lhs.params is None or rhs.params is None or len(lhs.params) != len(rhs.params) or any(
+            map(_differ, lhs.params, rhs.params)
         ):  # fmt: skip
-            return FuncType.opaque_func(ret=type_lca(a.ret, b.ret), purity=purity)
-        return FuncType(a.params, type_lca(a.ret, b.ret), purity)
-    if kind is TypeCall and a.func.name_hint == b.func.name_hint and len(a.args) == len(b.args):
-        invariant = invariant_params(a.func)
-        if any(_differ(a.args[position], b.args[position]) for position in invariant):
+            return FuncType.opaque_func(ret=type_lca(lhs.ret, rhs.ret), purity=purity)
+        return FuncType(lhs.params, type_lca(lhs.ret, rhs.ret), purity)
+    if (
+        kind is TypeCall
+        and lhs.func.name_hint == rhs.func.name_hint
+        and len(lhs.args) == len(rhs.args)
+    ):
+        invariant = invariant_params(lhs.func)
+        if any(_differ(lhs.args[position], rhs.args[position]) for position in invariant):
             return ANY
-        return TypeCall(a.func, map(type_lca, a.args, b.args))
+        return TypeCall(lhs.func, map(type_lca, lhs.args, rhs.args))
     return ANY
 
 

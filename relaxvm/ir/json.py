@@ -74,7 +74,7 @@ def save_json(node: Any, *, spans: bool = True) -> str:
     return json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-def load_json(text: str, *, limits: Limits | None = None) -> Any:
+def load_json(json_str: str, *, limits: Limits | None = None) -> Any:
     """Return the node or value that was saved by `save_json`; its nodes are new objects.
 
     Args:
@@ -88,10 +88,10 @@ def load_json(text: str, *, limits: Limits | None = None) -> Any:
         MissingExtraError: a data type needs an optional package.
     """
     if limits is None:
-        return _load(text)
+        return _load(json_str)
     from ..vm.limited import run_limited
 
-    run: Any = run_limited(lambda: _load(text, limits), limits, "load_json")
+    run: Any = run_limited(lambda: _load(json_str, limits), limits, "load_json")
     return run
 
 

@@ -132,8 +132,8 @@ class IRModule(Node):
         """Return the variables of all functions, in order."""
         return list(self.functions)
 
-    def __getitem__(self, key: GlobalVar | str) -> Any:
-        return self.functions[self.get_global_var(key if isinstance(key, str) else key.name_hint)]
+    def __getitem__(self, var: GlobalVar | str) -> Any:
+        return self.functions[self.get_global_var(var if isinstance(var, str) else var.name_hint)]
 
     # Data types
 
@@ -220,9 +220,9 @@ class IRModule(Node):
         """Replace or add a function."""
         self[var] = func
 
-    def update_global_info(self, name: str, infos: Any) -> None:
+    def update_global_info(self, name: str, global_info: Any) -> None:
         """Set the global infos of a kind."""
-        self.global_infos[name] = list(infos)
+        self.global_infos[name] = list(global_info)
 
     def update(self, other: IRModule | Mapping[GlobalVar, BaseFunc]) -> None:
         """Add all functions of another module, replacing those of the same variable, and its data
@@ -242,25 +242,25 @@ class IRModule(Node):
             number += 1
         return f"{name}{number}"
 
-    def with_attr(self, key: str, value: Any) -> IRModule:
+    def with_attr(self, attr_key: str, attr_value: Any) -> IRModule:
         """Return the module with an attribute set."""
         new = self.copy()
-        new.attrs = Attrs({**self.attrs, key: value})
+        new.attrs = Attrs({**self.attrs, attr_key: attr_value})
         return new
 
-    def with_attrs(self, attrs: Mapping[str, Any]) -> IRModule:
+    def with_attrs(self, attr_map: Mapping[str, Any]) -> IRModule:
         """Return the module with these attributes and no others."""
         new = self.copy()
-        new.attrs = Attrs(attrs)
+        new.attrs = Attrs(attr_map)
         return new
 
-    def get_attr(self, key: str) -> Any:
+    def get_attr(self, attr_key: str) -> Any:
         """Return an attribute, or None."""
-        return self.attrs.get(key)
+        return self.attrs.get(attr_key)
 
-    def without_attr(self, key: str) -> IRModule:
+    def without_attr(self, attr_key: str) -> IRModule:
         """Return the module without an attribute."""
-        return self.with_attrs({k: v for k, v in self.attrs.items() if k != key})
+        return self.with_attrs({k: v for k, v in self.attrs.items() if k != attr_key})
 
 
 # `typing.get_type_hints` looks up the annotations of a class in its own module, which is before

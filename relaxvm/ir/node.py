@@ -116,8 +116,16 @@ class Node:
         """
         return _PRINTER[0](self, show_meta, declare_free=True, all_types=show_all_ty)
 
-    def show(self, *, show_meta: bool = False, **options: Any) -> None:
-        """Print the node as script; the options are those of `script`."""
+    def show(
+        self,
+        style: str | None = None,
+        black_format: bool | None = None,
+        *,
+        show_meta: bool = False,
+        **options: Any,
+    ) -> None:
+        """Print the node as script; the options are those of `script`.  `style` and `black_format`,
+        how TVM colours and formats the text, are without effect."""
         print(self.script(show_meta=show_meta, **options))
 
     def __str__(self) -> str:

@@ -92,18 +92,18 @@ class Op(Expr):
         return op
 
     @classmethod
-    def get(cls, name: str) -> Op:
+    def get(cls, op_name: str) -> Op:
         """Return the operator of a name.
 
         Raises:
             ValueError: there is no such operator.
         """
-        found = _OPS.get(name)
+        found = _OPS.get(op_name)
         if found is None:
             _fill()
-            found = _OPS.get(name)
+            found = _OPS.get(op_name)
         if found is None:
-            raise ValueError(f"unknown operator {name!r}{did_you_mean(name, _OPS)}")
+            raise ValueError(f"unknown operator {op_name!r}{did_you_mean(op_name, _OPS)}")
         return found
 
     def normalized(self, builder: Any, call: Call) -> Expr:

@@ -34,7 +34,7 @@ class _Substituter(ExprMutator):
         ty = self.visit_type(call.ty)
         if new is not call or ty is call.ty:
             return new
-        return Call(call.op, call.args, call.attrs, call.ty_args, ty, call.span)
+        return Call(call.op, call.args, call.attrs, call.ty_args, ret_ty=ty, span=call.span)
 
     def visit_scalar(self, scalar: Expr) -> Expr:
         return substitute(scalar, self.var_map)

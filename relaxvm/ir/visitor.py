@@ -267,9 +267,9 @@ class _PostOrder(ExprVisitor):
         self._visit(expr)
 
 
-def post_order_visit(expr: Expr, visit: Callable[[Expr], Any]) -> None:
-    """Call `visit` for an expression and all its subexpressions, children first."""
-    _PostOrder(visit).visit(expr)
+def post_order_visit(expr: Expr, fvisit: Callable[[Expr], Any]) -> None:
+    """Call `fvisit` for an expression and all its subexpressions, children first."""
+    _PostOrder(fvisit).visit(expr)
 
 
 class ExprMutator(_Walker):

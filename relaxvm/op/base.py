@@ -429,8 +429,8 @@ def run(builder: Any, call: Call) -> Call:
     func = ExternFunc("relax.run." + call.op.name.removeprefix(PREFIX))
     if call.op.is_pure:
         pure = Op.get(f"{PREFIX}call_pure_packed")
-        return Call(pure, [func, *call.args], None, [call.ty], call.ty, call.span)
-    return Call(func, call.args, None, [call.ty], call.ty, call.span)
+        return Call(pure, [func, *call.args], None, [call.ty], ret_ty=call.ty, span=call.span)
+    return Call(func, call.args, None, [call.ty], ret_ty=call.ty, span=call.span)
 
 
 @constructor(

@@ -116,7 +116,7 @@ def call_result_form(name: str, inputs: Iterable[Any], ty: Type, span: Any = Non
     args: list[Expr] = [ExternFunc(RESULT_PREFIX + name)]
     for value in inputs:
         args.extend(_elements(value) if isinstance(value, Expr) else [_attribute(value)])
-    return Call(Op.get(f"{PREFIX}call_pure_packed"), args, None, [ty], ty, span)
+    return Call(Op.get(f"{PREFIX}call_pure_packed"), args, None, [ty], ret_ty=ty, span=span)
 
 
 def results_text(call: Call) -> str:

@@ -44,7 +44,7 @@ __all__ = [
 
 @operator("memory.alloc_storage", kernel=False)
 def alloc_storage(
-    total_space: ShapeLike,
+    size: ShapeLike,
     virtual_device_index: Scalar,
     storage_scope: StrValue,
     dtype: DTypeValue,

@@ -28,7 +28,7 @@ def _flag(name: str, value: Any) -> bool:
 
 def _with_axis(builder: Any, call: Call) -> Expr:
     if len(call.args) < 6:
-        call = Call(call.op, [*call.args, null_value()], None, (), call.ty, call.span)
+        call = Call(call.op, [*call.args, null_value()], None, (), ret_ty=call.ty, span=call.span)
     return run(builder, call)
 
 

@@ -100,18 +100,19 @@ _Script = typing.Callable[..., typing.Any]
 def function(func: _Script, /) -> typing.Any: ...
 @typing.overload
 def function(
-    *,
-    private: bool = ...,
+    f: None = ...,
     pure: bool = ...,
+    private: bool = ...,
     check_well_formed: bool = ...,
+    *,
     type_params: Sequence[builtins.str] = ...,
 ) -> typing.Callable[[_Script], typing.Any]: ...
 def function(
-    func: _Script | None = None,
-    *,
-    private: bool = False,
+    f: _Script | None = None,
     pure: bool = True,
+    private: bool = False,
     check_well_formed: bool = True,
+    *,
     type_params: Sequence[builtins.str] = (),
 ) -> typing.Any:
     """Decorator: parse the Python function and replace it by a Relax function.  In a class, it is
@@ -128,8 +129,8 @@ def function(
         DiagnosticError: there is an error in the script.
     """
     # The parser reads the options from the text, since in a class only that is parsed.
-    if func is not None:
-        return decorated_function(func, sys._getframe(1), "R.function", check_well_formed)
+    if f is not None:
+        return decorated_function(f, sys._getframe(1), "R.function", check_well_formed)
 
     def decorate(func: typing.Any) -> typing.Any:
         return decorated_function(func, sys._getframe(1), "R.function", check_well_formed)
@@ -203,12 +204,12 @@ output.script_kind = "output"  # type: ignore[attr-defined]
 # Values
 
 
-def shape(values: Sequence[typing.Any]) -> ShapeExpr:
+def shape(value: Sequence[typing.Any]) -> ShapeExpr:
     """A shape as a value."""
     parser = CURRENT.get()
     if parser is not None:
-        values = [parser.dimension(v) if isinstance(v, builtins.str) else v for v in values]
-    return ShapeExpr(values)
+        value = [parser.dimension(v) if isinstance(v, builtins.str) else v for v in value]
+    return ShapeExpr(value)
 
 
 def dtype(value: typing.Any) -> DataTypeImm:
@@ -237,7 +238,7 @@ def _tuple(*fields: typing.Any) -> _TupleExpr:
 def emit_with_ty(
     op: builtins.str,
     args: typing.Any,
-    ty_args: typing.Any = (),
+    ty_args: typing.Any = None,
     attrs: Mapping[builtins.str, typing.Any] | None = None,
 ) -> Call:
     """A call of an operator by its name, without its constructor.
@@ -251,7 +252,8 @@ def emit_with_ty(
     if isinstance(args, _TupleExpr):
         args = args.fields
     operands = [convert_to_expr(arg) for arg in ([args] if isinstance(args, Expr) else args)]
-    call = Call(Op.get(op), operands, attrs, type_forms.types_of(ty_args))
+    types = () if ty_args is None else type_forms.types_of(ty_args)
+    call = Call(Op.get(op), operands, attrs, types)
     call.ty = Op.get(op).infer(call)
     return call
 
@@ -352,12 +354,12 @@ def emit_te(func: _Callable[..., typing.Any], *args: typing.Any, **kwargs: typin
     return call
 
 
-def rewriter(cls: type) -> typing.Any:
+def rewriter(rewriter_mod: type) -> typing.Any:
     """Decorator: a class with the functions ``pattern`` and ``replacement`` as a rewriter; see
     `relaxvm.dpl.PatternMatchingRewriter.from_module`."""
     from ..dpl.rewrite import PatternMatchingRewriter
 
-    return PatternMatchingRewriter.from_module(decorated_class(cls, sys._getframe(1)))
+    return PatternMatchingRewriter.from_module(decorated_class(rewriter_mod, sys._getframe(1)))
 
 
 if TYPE_CHECKING:

@@ -45,17 +45,16 @@ _Script = Callable[..., Any]
 def prim_func(func: _Script, /) -> Any: ...
 @overload
 def prim_func(
-    *,
+    func: None = ...,
     private: builtins.bool = ...,
     check_well_formed: builtins.bool = ...,
     s_tir: builtins.bool = ...,
 ) -> Callable[[_Script], Any]: ...
 def prim_func(
     func: _Script | None = None,
-    *,
     private: builtins.bool = False,
     check_well_formed: builtins.bool = True,
-    s_tir: builtins.bool = True,
+    s_tir: builtins.bool = False,
 ) -> Any:
     """Decorator: parse the Python function and replace it by a `PrimFunc`.
 
@@ -86,9 +85,20 @@ vars(prim_func)["script_kind"] = "tir"
 def _raw(cls: Any) -> Any:
     """Return a constructor of a node without folding; numbers get the other operand's data type."""
 
-    def make(*operands: Any) -> Any:
+    def node(operands: Sequence[Any], span: Any) -> Any:
         dtype = next((o.dtype for o in operands if isinstance(o, Expr)), _forms.PLAIN_INT.get())
-        return cls(*[_number(o, dtype) for o in operands])
+        return cls(*[_number(o, dtype) for o in operands], span=span)
+
+    make: Any
+    if cls in (_prim.Not, _prim.BitwiseNot):
+
+        def make(a: Any, span: Any = None) -> Any:
+            return node((a,), span)
+
+    else:
+
+        def make(a: Any, b: Any, span: Any = None) -> Any:
+            return node((a, b), span)
 
     make.__name__ = cls.__name__
     make.__doc__ = cls.__doc__
@@ -101,9 +111,9 @@ def _number(value: Any, dtype: str) -> Expr:
     return _prim.as_scalar(value, dtype)
 
 
-def Cast(dtype: str, value: Any) -> Expr:
+def Cast(dtype: str, value: Any, span: Any = None) -> Expr:
     """A scalar converted to another data type, as a node."""
-    return _prim.Cast(str(dtype), _number(value, _forms.PLAIN_INT.get()))
+    return _prim.Cast(str(dtype), _number(value, _forms.PLAIN_INT.get()), span=span)
 
 
 def cast(value: Any, dtype: str) -> Expr:
@@ -111,11 +121,12 @@ def cast(value: Any, dtype: str) -> Expr:
     return _prim.cast(value, str(dtype))
 
 
-def Select(condition: Any, true_value: Any, false_value: Any) -> Expr:
+def Select(condition: Any, true_value: Any, false_value: Any, span: Any = None) -> Expr:
     """`true_value` if `condition` else `false_value`; both may be evaluated."""
     values = (true_value, false_value)
     dtype = next((v.dtype for v in values if isinstance(v, Expr)), _forms.PLAIN_INT.get())
-    return _prim.Select(_prim.as_scalar(condition), *[_number(v, dtype) for v in values])
+    then, orelse = [_number(v, dtype) for v in values]
+    return _prim.Select(_prim.as_scalar(condition), then, orelse, span)
 
 
 def Let(expr: Any, where: Mapping[Any, Any]) -> Expr:
@@ -126,15 +137,21 @@ def Let(expr: Any, where: Mapping[Any, Any]) -> Expr:
     return result
 
 
-def Call(*parts: Any, ret_ty: Any = None) -> Expr:
+def Call(
+    op: Any, args: Any, attrs: Any = None, ty_args: Any = None, span: Any = None, ret_ty: Any = None
+) -> Expr:
     """A call of an operator, given by the operator or its name, without type inference:
-    ``T.Call(dtype, op, args)`` or ``T.Call(op, args, ret_ty=dtype)``."""
-    dtype, op, args = parts if ret_ty is None else (ret_ty, *parts)
+    ``T.Call(op, args, ret_ty=dtype)``, or as before, ``T.Call(dtype, op, args)``."""
+    if ret_ty is None:
+        dtype, op, args, attrs = op, args, attrs, None
+    else:
+        dtype = ret_ty
     if isinstance(op, str):
         op = _Op.get(op)
     return _Call(
-        op, [_argument(a) for a in args], ty=prim_type(str(getattr(dtype, "dtype", dtype)))
-    )
+        op, [_argument(a) for a in args], attrs, ty_args or (), span=span,
+        ret_ty=prim_type(str(getattr(dtype, "dtype", dtype))),
+    )  # fmt: skip
 
 
 def _argument(value: Any) -> Expr:
@@ -161,15 +178,46 @@ handle = DTypeMaker("handle")
 class Buffer:
     """``T.Buffer(shape, dtype)``: the type of a buffer parameter."""
 
-    def __new__(cls, shape: Any, dtype: str = "float32", **layout: Any) -> Any:
-        """Return a buffer; strings in the shape are expressions over symbolic variables."""
-        return _forms.make_buffer(shape, dtype, **layout)
+    def __new__(
+        cls,
+        shape: Any,
+        dtype: str = "float32",
+        data: None = None,
+        strides: Sequence[Any] | None = None,
+        elem_offset: Any = None,
+        byte_offset: None = None,
+        scope: str = "global",
+        align: int = 0,
+        offset_factor: int = 0,
+    ) -> Any:
+        """Return a buffer; strings in the shape are expressions over symbolic variables.
+
+        Raises:
+            ValueError: `data` or `byte_offset` is given: the memory is that of the parameter.
+        """
+        if byte_offset is not None:
+            raise ValueError(f"byte_offset: expected None; use elem_offset; got {byte_offset}")
+        return _forms.make_buffer(
+            shape, dtype, data, strides, elem_offset, scope, align or -1, offset_factor
+        )
 
 
-def match_buffer(param: Any, shape: Any = None, dtype: str = "float32", **layout: Any) -> Any:
+def match_buffer(
+    param: Any,
+    shape: Any = None,
+    dtype: str = "float32",
+    data: None = None,
+    strides: Sequence[Any] | None = None,
+    elem_offset: Any = None,
+    scope: str = "global",
+    align: int = -1,
+    offset_factor: int = 0,
+) -> Any:
     """``A = T.match_buffer(a, shape, dtype)``: the buffer that a parameter of type ``T.handle``
     points to, or in a block, a buffer that is a region of another one."""
-    return _forms.Match(param, _forms.make_buffer(_match_shape(param, shape), dtype, **layout))
+    shape = _match_shape(param, shape)
+    return _forms.Match(param, _forms.make_buffer(
+        shape, dtype, data, strides, elem_offset, scope, align, offset_factor))  # fmt: skip
 
 
 def _match_shape(param: Any, shape: Any) -> Any:
@@ -178,21 +226,56 @@ def _match_shape(param: Any, shape: Any) -> Any:
     return shape
 
 
-def sblock_alloc_buffer(shape: Any, dtype: str = "float32", **layout: Any) -> Any:
+def sblock_alloc_buffer(
+    shape: Any,
+    dtype: str = "float32",
+    data: None = None,
+    strides: Sequence[Any] | None = None,
+    elem_offset: Any = None,
+    scope: str = "global",
+    align: int = -1,
+    offset_factor: int = 0,
+) -> Any:
     """``D = T.sblock_alloc_buffer(shape, dtype)``: a buffer that exists inside the block."""
-    return _forms.BlockAlloc(_forms.make_buffer(shape, dtype, **layout))
+    return _forms.BlockAlloc(_forms.make_buffer(
+        shape, dtype, data, strides, elem_offset, scope, align, offset_factor))  # fmt: skip
 
 
 def alloc_buffer(
-    shape: Any, dtype: str = "float32", *, annotations: Any = None, **layout: Any
+    shape: Any,
+    dtype: str = "float32",
+    data: None = None,
+    strides: Sequence[Any] | None = None,
+    elem_offset: Any = None,
+    byte_offset: None = None,
+    scope: str = "global",
+    align: int = -1,
+    offset_factor: int = 0,
+    *,
+    annotations: Any = None,
 ) -> Any:
     """``D = T.alloc_buffer(shape, dtype)``: a buffer for the statements that follow."""
-    return _forms.Alloc(_forms.make_buffer(shape, dtype, **layout), annotations)
+    buffer = Buffer(shape, dtype, data, strides, elem_offset, byte_offset, scope, align,
+                    offset_factor)  # fmt: skip
+    return _forms.Alloc(buffer, annotations)
 
 
-def alloc_local(shape: Any, dtype: str = "float32") -> Any:
+def alloc_local(
+    shape: Any,
+    dtype: str = "float32",
+    data: None = None,
+    strides: Sequence[Any] | None = None,
+    elem_offset: Any = None,
+    byte_offset: None = None,
+    *,
+    scope: str = "local",
+    align: int = -1,
+    offset_factor: int = 0,
+    annotations: Any = None,
+) -> Any:
     """``D = T.alloc_local(shape, dtype)``: a small buffer for the statements that follow."""
-    return alloc_buffer(shape, dtype, scope="local")
+    return alloc_buffer(shape, dtype, data, strides, elem_offset, byte_offset, scope, align,
+                        offset_factor, annotations=annotations)  # fmt: skip
 
 
 # Loops
@@ -202,20 +285,24 @@ def _loop(kind: _ForKind) -> Any:
     def make(
         start: Any,
         stop: Any = None,
-        step: Any = None,
         *,
         annotations: Mapping[str, Any] | None = None,
+        step: Any = None,
+        dtype: str | None = None,
         extent: Any = None,
     ) -> Any:
-        span = _Range(start, extent) if extent is not None else _forms.range_to(start, stop)
+        if extent is not None:
+            span = _Range(start, extent)
+        else:
+            span = _forms.range_to(start, stop, dtype)
         return _forms.LoopFrame(
             kind, [span], None if step is None else _as_index(step), annotations
         )
 
     make.__name__ = kind.name.lower()
     make.__doc__ = (
-        f"A loop of kind {kind.name.lower()}: ``(stop)``, ``(start, stop)`` or "
-        "``(start, stop, step)``."
+        f"A loop of kind {kind.name.lower()}: ``(stop)`` or ``(start, stop)``, also with "
+        "``step=``; `dtype` is the data type of the variable, by default that of the bounds."
     )
     return make
 
@@ -227,19 +314,24 @@ unroll = _loop(_ForKind.UNROLLED)
 
 
 def thread_binding(
-    start: Any, stop: Any = None, thread: str = "", *, annotations: Mapping[str, Any] | None = None
+    start: Any,
+    stop: Any = None,
+    thread: str | None = None,
+    *,
+    annotations: Mapping[str, Any] | None = None,
 ) -> Any:
     """A loop over the threads of a device; here the iterations run one after the other."""
     return _forms.LoopFrame(
-        _ForKind.THREAD_BINDING, [_forms.range_to(start, stop)], None, annotations, thread
+        _ForKind.THREAD_BINDING, [_forms.range_to(start, stop)], None, annotations, thread or ""
     )
 
 
-def grid(*extents: Any) -> Any:
-    """Nested loops with the given extents or ``(start, stop)`` pairs."""
+def grid(*extents: Any, dtype: str | None = None) -> Any:
+    """Nested loops with the given extents or ``(start, stop)`` pairs; `dtype` is the data type of
+    the variables, by default that of the extents."""
+    pairs = [e if isinstance(e, tuple) else (e, None) for e in extents]
     return _forms.LoopFrame(
-        _ForKind.SERIAL,
-        [_forms.range_to(*e) if isinstance(e, tuple) else _forms.range_to(e) for e in extents],
+        _ForKind.SERIAL, [_forms.range_to(start, stop, dtype) for start, stop in pairs]
     )
 
 
@@ -273,9 +365,9 @@ def _listed(regions: Sequence[Any]) -> Sequence[Any]:
     return regions[0] if len(regions) == 1 and isinstance(regions[0], (list, tuple)) else regions
 
 
-def where(condition: Any) -> Any:
+def where(predicate: Any) -> Any:
     """The condition under which a block runs."""
-    return _forms.Where(condition)
+    return _forms.Where(predicate)
 
 
 def sblock_attr(attrs: Mapping[str, Any]) -> Any:
@@ -287,7 +379,7 @@ block_attr = sblock_attr
 
 
 def _axis(kind: int) -> Callable[..., Any]:
-    def make(dom: Any, binding: Any, dtype: str | None = None) -> Any:
+    def make(dom: Any, binding: Any, dtype: str = "int32") -> Any:
         span = _forms.range_to(*dom) if isinstance(dom, tuple) else _forms.range_to(dom)
         return _forms.Axis(kind, span, _as_index(binding))
 
@@ -296,7 +388,7 @@ def _axis(kind: int) -> Callable[..., Any]:
 
 class axis:
     """Iteration variables of a block: ``v = T.axis.spatial(extent, value)``; the domain is an
-    extent or a pair (start, stop)."""
+    extent or a pair (start, stop).  `dtype` is taken as in TVM; the data type is the binding's."""
 
     spatial = S = staticmethod(_axis(_IterVar.DATA_PAR))
     reduce = R = staticmethod(_axis(_IterVar.COMM_REDUCE))
@@ -304,7 +396,7 @@ class axis:
     opaque = staticmethod(_axis(_IterVar.OPAQUE))
 
     @staticmethod
-    def remap(kinds: str, bindings: Sequence[Any], dtype: str | None = None) -> Any:
+    def remap(kinds: str, bindings: Sequence[Any], dtype: str = "int32") -> Any:
         """Several variables of kinds S (spatial) and R (reduce), over the ranges of loops.
 
         Raises:
@@ -339,9 +431,9 @@ def func_attr(attrs: Mapping[str, Any]) -> Any:
     return _FunctionAttrs(attrs)
 
 
-def attr(node: Any, key: str, value: Any) -> Any:
+def attr(node_or_dict: Any, attr_key: str, value: Any) -> Any:
     """``with T.attr(node, key, value):`` statements with an annotation."""
-    return _forms.Attribute(node, key, value)
+    return _forms.Attribute(node_or_dict, attr_key, value)
 
 
 let = _forms.LetType()

@@ -203,7 +203,7 @@ class EvaluateForm:
 def make_buffer(
     shape: Any,
     dtype: str = "float32",
-    *,
+    data: Any = None,
     strides: Any = None,
     elem_offset: Any = None,
     scope: str = "global",
@@ -217,6 +217,7 @@ def make_buffer(
         [_dim(dim) for dim in shape],
         str(getattr(dtype, "dtype", dtype)),
         "",
+        data,
         None if strides is None else [_dim(s) for s in strides],
         None if elem_offset is None else _dim(elem_offset),
         scope,
@@ -236,9 +237,13 @@ def _dim(dim: Any) -> Any:
 _ZERO: Final = IntImm("int32", 0)
 
 
-def range_to(start: Any, stop: Any = None) -> Range:
-    """Return ``range(stop)`` or ``range(start, stop)``, in the wider of their data types."""
+def range_to(start: Any, stop: Any = None, dtype: str | None = None) -> Range:
+    """Return ``range(stop)`` or ``range(start, stop)``, in a data type or the wider of theirs."""
     from ..ir.arith import simplify
+
+    if dtype is not None:
+        start = cast(as_index(start), dtype)
+        stop = None if stop is None else cast(as_index(stop), dtype)
 
     if stop is None:
         return Range.to(as_index(start))

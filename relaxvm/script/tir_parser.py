@@ -230,11 +230,11 @@ class _Parser:
     def _define(self, name: str, value: Any) -> None:
         self._scope.define(name, value)
 
-    def _range(self, *bounds: Any) -> Any:
+    def _range(self, start: Any, stop: Any = None, step: Any = None) -> Any:
         """The function ``range`` of a script."""
         from .tir import serial
 
-        return serial(*bounds)
+        return serial(start, stop, step=step)
 
     # Statements
 

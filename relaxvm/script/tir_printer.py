@@ -258,12 +258,17 @@ class _Printer:
 
     def _loop(self, loop: For) -> str:
         parts = self._bounds(loop.min, loop.extent)
-        plain = loop.kind == ForKind.SERIAL and not loop.annotations and len(parts) < 3
+        plain = (
+            loop.kind == ForKind.SERIAL
+            and not loop.annotations
+            and not any("=" in part for part in parts)
+        )
         if loop.step is not None:
             if len(parts) == 1:
                 parts = [self.scalar(loop.min), *parts]
-            parts.insert(2, self.scalar(loop.step))
-        if plain and not any("=" in part for part in parts):
+            step = self.scalar(loop.step)
+            parts.append(step if plain else f"step={step}")
+        if plain:
             return f"range({', '.join(parts)})"
         if loop.kind == ForKind.THREAD_BINDING:
             tag = "" if loop.thread_binding is None else loop.thread_binding.thread_tag

@@ -73,14 +73,14 @@ class DTypeMaker:
     def __init__(self, dtype: str) -> None:
         self.dtype = dtype
 
-    def __call__(self, value: Any = None) -> Expr:
+    def __call__(self, expr: Any = None) -> Expr:
         from ..ir.prim import cast, immediate, is_float
 
-        if value is None:
+        if expr is None:
             return Var("", self.dtype)
-        if isinstance(value, Expr):
-            return cast(value, self.dtype)
-        return immediate(self.dtype, float(value) if is_float(self.dtype) else value)
+        if isinstance(expr, Expr):
+            return cast(expr, self.dtype)
+        return immediate(self.dtype, float(expr) if is_float(self.dtype) else expr)
 
     def __repr__(self) -> str:
         return f"T.{self.dtype}"

@@ -22,20 +22,20 @@ from .tensor import INDEX_DTYPE, Reduce, Tensor, TensorLoad
 __all__ = ["create_prim_func", "tensors_of"]
 
 
-def create_prim_func(args: Sequence[Tensor | Var]) -> PrimFunc:
+def create_prim_func(ops: Sequence[Tensor | Var]) -> PrimFunc:
     """Make a PrimFunc that computes tensors.
 
     Args:
-        args: its parameters: inputs, scalars, and the tensors to compute.
+        ops: its parameters: inputs, scalars, and the tensors to compute.
 
     Raises:
         ValueError: an input is not among the parameters, or two computations of the same name
             cannot be told apart.
     """
-    buffers = {a: _buffer(a) for a in args if isinstance(a, Tensor)}
+    buffers = {a: _buffer(a) for a in ops if isinstance(a, Tensor)}
     inner: list[Buffer] = []
     statements: list[Stmt] = []
-    for tensor in tensors_of(args):
+    for tensor in tensors_of(ops):
         if tensor.compute is None:
             if tensor not in buffers:
                 raise ValueError(f"create_prim_func: input {tensor.name} is not a parameter")
@@ -47,7 +47,7 @@ def create_prim_func(args: Sequence[Tensor | Var]) -> PrimFunc:
             statements.append(_block([tensor], buffers))
         elif tensor is tensor.dependent[-1]:
             statements.append(_block(tensor.dependent, buffers))
-    params = [buffers[a] if isinstance(a, Tensor) else a for a in args]
+    params = [buffers[a] if isinstance(a, Tensor) else a for a in ops]
     body: Stmt = seq(statements)
     if inner:
         root = SBlock((), (), (), "root", body, None, inner)

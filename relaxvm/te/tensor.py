@@ -89,9 +89,9 @@ class Tensor:
         dims = ", ".join(map(str, self.shape))
         return f"te.Tensor({self.name}: {self.dtype}[{dims}])"
 
-    def __getitem__(self, index: Any) -> TensorLoad:
+    def __getitem__(self, indices: Any) -> TensorLoad:
         """An element; with fewer indices than dimensions, a `TensorSlice` that takes the others."""
-        indices = index if isinstance(index, tuple) else (index,)
+        indices = indices if isinstance(indices, tuple) else (indices,)
         if len(indices) < self.ndim:
             return TensorSlice(self, indices)  # type: ignore[return-value]  # nearly none is one
         return TensorLoad(self, indices)
@@ -153,8 +153,8 @@ class TensorSlice:
         """The data type of the elements."""
         return self.tensor.dtype
 
-    def __getitem__(self, index: Any) -> Any:
-        more = index if isinstance(index, tuple) else (index,)
+    def __getitem__(self, indices: Any) -> Any:
+        more = indices if isinstance(indices, tuple) else (indices,)
         return self.tensor[(*self.indices, *more)]
 
 
@@ -253,9 +253,9 @@ class Compute:
         return self.body.axes if isinstance(self.body, Reduce) else ()
 
 
-def var(name: str = "n", dtype: str = "int32") -> Var:
+def var(name: str = "tindex", dtype: str = "int32", span: Any = None) -> Var:
     """A symbolic scalar."""
-    return Var(name, dtype)
+    return Var(name, dtype, span)
 
 
 size_var = var
@@ -267,9 +267,9 @@ def _shape(shape: Any) -> tuple[Expr, ...]:
     return tuple([as_index(dim, INDEX_DTYPE.get()) for dim in shape])
 
 
-def placeholder(shape: Any, dtype: str = "float32", name: str = "placeholder") -> Tensor:
-    """An input."""
-    return Tensor(_shape(shape), str(dtype), name)
+def placeholder(shape: Any, dtype: str | None = None, name: str = "placeholder") -> Tensor:
+    """An input, of float32 if `dtype` is not given."""
+    return Tensor(_shape(shape), str(dtype or "float32"), name)
 
 
 def reduce_axis(dom: Any, name: str = "rv") -> IterVar:

@@ -182,20 +182,30 @@ def decl_buffer(
     shape: Any,
     dtype: str | None = None,
     name: str = "buffer",
+    data: None = None,
     strides: Sequence[Any] | None = None,
     elem_offset: Any = None,
-    scope: str = "global",
+    scope: str = "",
     data_alignment: int = -1,
     offset_factor: int = 0,
     span: Any = None,
 ) -> Buffer:
     """Return a new buffer of the given shape and data type (default float32).  If `offset_factor`
-    is given and `elem_offset` is not, the offset is a new variable."""
+    is given and `elem_offset` is not, the offset is a new variable.
+
+    Raises:
+        ValueError: `data` is given: a buffer has memory of its own, or that of a parameter.
+    """
+    if data is not None:
+        raise ValueError(
+            "data: expected None, since a buffer has memory of its own; a part of another buffer "
+            f"is what T.match_buffer in a block makes; got {data}"
+        )
     if offset_factor and elem_offset is None:
         elem_offset = Var(f"{name}_elem_offset", DEFAULT_INT)
     ty = BufferType(
-        as_dims(shape), dtype or "float32", strides or (), elem_offset, scope, data_alignment,
-        offset_factor,
+        as_dims(shape), dtype or "float32", strides or (), elem_offset, scope or "global",
+        data_alignment, offset_factor,
     )  # fmt: skip
     return Buffer(name, ty, span)
 

@@ -77,16 +77,16 @@ class PrimFunc(BaseFunc):
     def _with_attrs(self, attrs: Attrs) -> PrimFunc:
         return PrimFunc(self.params, self.body, self.ret_type, attrs, self.span)
 
-    def with_body(self, body: Stmt) -> PrimFunc:
+    def with_body(self, new_body: Stmt) -> PrimFunc:
         """The function with another body."""
-        return PrimFunc(self.params, body, self.ret_type, self.attrs, self.span)
+        return PrimFunc(self.params, new_body, self.ret_type, self.attrs, self.span)
 
-    def specialize(self, values: Mapping[Var, Any]) -> PrimFunc:
+    def specialize(self, param_map: Mapping[Var, Any]) -> PrimFunc:
         """Return the function with values substituted for scalar parameters or shape variables;
         these are no longer parameters."""
         from .visitor import specialize
 
-        return specialize(self, values)
+        return specialize(self, param_map)
 
 
 def parameter_type(param: Var) -> Type:

@@ -8,7 +8,7 @@ Source: ``tvm.tirx.op`` of apache-tvm 0.27.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -204,10 +204,26 @@ _UNARY_DEFAULT: Final = "float32"
 def _maker(row: Intrinsic) -> Callable[..., Expr]:
     op = Op.register(row.name, _infer_intrinsic(row), doc=row.doc)
 
-    def make(*args: Any, dtype: Any = None, span: Any = None) -> Expr:
+    def call(args: Sequence[Any], dtype: Any, span: Any) -> Expr:
         scalars = _scalars(args)
         ty = prim_type(row.result or check_floats(row, scalars))
-        return with_dtype(Call(op, scalars, ty=ty, span=span), dtype)
+        return with_dtype(Call(op, scalars, ret_ty=ty, span=span), dtype)
+
+    make: Callable[..., Expr]
+    if row.arity == 1:
+
+        def make(x: Any, *, dtype: Any = None, span: Any = None) -> Expr:
+            return call((x,), dtype, span)
+
+    elif row.name == "tirx.fmod":  # the only one of two floats whose parameters TVM calls x and y
+
+        def make(x: Any, y: Any, *, dtype: Any = None, span: Any = None) -> Expr:
+            return call((x, y), dtype, span)
+
+    else:
+
+        def make(x1: Any, x2: Any, *, dtype: Any = None, span: Any = None) -> Expr:
+            return call((x1, x2), dtype, span)
 
     make.__name__ = make.__qualname__ = row.name.partition(".")[2]
     make.__doc__ = row.doc[0].upper() + row.doc[1:] + "."
@@ -274,7 +290,7 @@ _isnan = _maker(INTRINSICS["tirx.isnan"])
 def _accepting_integers(function: Callable[..., Expr], doc: str) -> Callable[..., Expr]:
     """A rounding function that also accepts integers and returns them unchanged."""
 
-    def make(x: Any, dtype: Any = None, span: Any = None) -> Expr:
+    def make(x: Any, span: Any = None, *, dtype: Any = None) -> Expr:
         if isinstance(x, Expr) and not is_float(x.dtype):
             return with_dtype(x, dtype)
         return function(x, dtype=dtype, span=span)
@@ -291,7 +307,7 @@ round = _accepting_integers(_round, "Nearest integer, of two the even one.")  # 
 nearbyint = _accepting_integers(_nearbyint, "Nearest integer, of two the even one.")
 
 
-def abs(x: Any, dtype: Any = None, span: Any = None) -> Expr:  # noqa: A001
+def abs(x: Any, span: Any = None, *, dtype: Any = None) -> Expr:  # noqa: A001
     """Absolute value; for integers it is ``select(x >= 0, x, 0 - x)``."""
     value: Expr = with_dtype(as_scalar(x), dtype)
     if is_float(value.dtype):
@@ -304,7 +320,7 @@ def abs(x: Any, dtype: Any = None, span: Any = None) -> Expr:  # noqa: A001
 fabs = abs
 
 
-def pow(x: Any, y: Any, dtype: Any = None, span: Any = None) -> Expr:  # noqa: A001
+def pow(x: Any, y: Any, span: Any = None, *, dtype: Any = None) -> Expr:  # noqa: A001
     """x to the power of y, of floats."""
     return _pow_float(x, y, dtype=dtype, span=span)
 
@@ -395,17 +411,17 @@ ANYLIST_SETITEM_CALL_CPACKED: Final = Op.register(
 
 
 def if_then_else(
-    condition: Any, true_value: Any, false_value: Any, dtype: Any = None, span: Any = None
+    cond: Any, t: Any, f: Any, span: Any = None, *, dtype: Any = None
 ) -> Expr:
-    """`true_value` if `condition` else `false_value`; only the chosen one is evaluated."""
-    condition = as_scalar(condition)
-    if condition.dtype != "bool":
-        condition = prim.not_equal(condition, 0)
-    then, orelse = _index_pair(true_value, false_value)
+    """`t` if `cond` else `f`; only the chosen one is evaluated."""
+    cond = as_scalar(cond)
+    if cond.dtype != "bool":
+        cond = prim.not_equal(cond, 0)
+    then, orelse = _index_pair(t, f)
     with_dtype(then, dtype)
-    if type(condition) is IntImm:
-        return then if condition.value else orelse
-    return Call(IF_THEN_ELSE, (condition, then, orelse), ty=then.ty, span=span)
+    if type(cond) is IntImm:
+        return then if cond.value else orelse
+    return Call(IF_THEN_ELSE, (cond, then, orelse), ret_ty=then.ty, span=span)
 
 
 def _index_pair(a: Any, b: Any) -> tuple[Expr, Expr]:
@@ -421,22 +437,22 @@ def _number(value: Any) -> Expr:
     return as_scalar(value)
 
 
-def likely(condition: Any, span: Any = None) -> Expr:
+def likely(cond: Any, span: Any = None) -> Expr:
     """A condition with the hint that it is mostly true."""
-    condition = as_scalar(condition)
-    return condition if type(condition) is IntImm else Call(
-        LIKELY, (condition,), ty=condition.ty, span=span)  # fmt: skip
+    cond = as_scalar(cond)
+    return cond if type(cond) is IntImm else Call(
+        LIKELY, (cond,), ret_ty=cond.ty, span=span)  # fmt: skip
 
 
 def clz(x: Any, span: Any = None) -> Expr:
     """The number of leading zero bits of an integer, as int32; for 0 it is the number of bits."""
-    return Call(CLZ, (as_index(x),), ty=prim_type("int32"), span=span)
+    return Call(CLZ, (as_index(x),), ret_ty=prim_type("int32"), span=span)
 
 
 def popcount(x: Any, span: Any = None) -> Expr:
     """Number of bits of an integer that are 1."""
     x = as_index(x)
-    return Call(POPCOUNT, (x,), ty=x.ty, span=span)
+    return Call(POPCOUNT, (x,), ret_ty=x.ty, span=span)
 
 
 def reinterpret(dtype: Any, value: Any, span: Any = None) -> Expr:
@@ -451,7 +467,7 @@ def reinterpret(dtype: Any, value: Any, span: Any = None) -> Expr:
         raise TypeError(f"reinterpret: {operand.dtype} and {dtype} have different sizes")
     if dtype == operand.dtype:
         return operand
-    return Call(REINTERPRET, (operand,), ty=prim_type(dtype), span=span)
+    return Call(REINTERPRET, (operand,), ret_ty=prim_type(dtype), span=span)
 
 
 def _bits(dtype: str) -> int:
@@ -463,7 +479,7 @@ def _bits(dtype: str) -> int:
 def ret(value: Any, span: Any = None) -> Expr:
     """End the function and return a scalar; for `Evaluate`."""
     value = _number(value)
-    return Call(RET, (value,), ty=value.ty, span=span)
+    return Call(RET, (value,), ret_ty=value.ty, span=span)
 
 
 def _call_named(op: Op, dtype: str, name: str, args: Sequence[Any], span: Any) -> Call:
@@ -473,50 +489,65 @@ def _call_named(op: Op, dtype: str, name: str, args: Sequence[Any], span: Any) -
             parts.append(StringImm(arg))
         else:
             parts.append(arg if isinstance(arg, Expr) else _number(arg))
-    return Call(op, parts, ty=prim_type(dtype), span=span)
+    return Call(op, parts, ret_ty=prim_type(dtype), span=span)
 
 
-def call_extern(dtype: str, name: str, *args: Any, span: Any = None) -> Expr:
+def call_extern(dtype: str, func_name: str, *args: Any, span: Any = None) -> Expr:
     """A call of a C function by name.  It can be printed and stored, but not lowered."""
-    return _call_named(CALL_EXTERN, dtype, name, args, span)
+    return _call_named(CALL_EXTERN, dtype, func_name, args, span)
 
 
-def call_packed(name: str, *args: Any, span: Any = None) -> Expr:
-    """A call of a packed function by name.  It can be printed and stored, but not lowered."""
-    return _call_named(CALL_PACKED, "int32", name, args, span)
+def call_packed(*args: Any, span: Any = None) -> Expr:
+    """A call of a packed function by its name, the first argument.  It can be printed and stored,
+    but not lowered."""
+    return _call_packed(CALL_PACKED, args, span)
 
 
-def call_cpacked(name: str, *args: Any, span: Any = None) -> Expr:
-    """A call of a function of the same module as a packed function.  It cannot be lowered."""
-    return _call_named(CALL_CPACKED, "int32", name, args, span)
+def call_cpacked(*args: Any, span: Any = None) -> Expr:
+    """A call of a function of the same module as a packed function; the first argument is its name.
+    It cannot be lowered."""
+    return _call_packed(CALL_CPACKED, args, span)
+
+
+def _call_packed(op: Op, args: Sequence[Any], span: Any) -> Call:
+    if not args or not isinstance(args[0], str):
+        got = repr(args[0]) if args else "nothing"
+        raise TypeError(f"{op.name}: expected the name of a function first, got {got}")
+    return _call_named(op, "int32", args[0], args[1:], span)
 
 
 def anylist_getitem(list_handle: Expr, index: Any) -> Expr:
     """An item of a list of any values: a register, constant or function of the VM."""
-    return Call(ANYLIST_GETITEM, (list_handle, _number(index)), ty=prim_type("handle"))
+    return Call(ANYLIST_GETITEM, (list_handle, _number(index)), ret_ty=prim_type("handle"))
 
 
 def anylist_resetitem(list_handle: Expr, index: Any) -> Expr:
     """Set an item of a list to None."""
-    return Call(ANYLIST_RESETITEM, (list_handle, _number(index)), ty=prim_type("int32"))
+    return Call(ANYLIST_RESETITEM, (list_handle, _number(index)), ret_ty=prim_type("int32"))
 
 
-def anylist_setitem_call_packed(list_handle: Expr, index: Any, name: str, *args: Any) -> Expr:
-    """``list[index] = name(*args)`` with a packed function."""
-    return _set_item(ANYLIST_SETITEM_CALL_PACKED, list_handle, index, name, args)
+def anylist_setitem_call_packed(list_handle: Expr, index: Any, func_name: str, *args: Any) -> Expr:
+    """``list[index] = func_name(*args)`` with a packed function."""
+    return _set_item(ANYLIST_SETITEM_CALL_PACKED, list_handle, index, func_name, args)
 
 
-def anylist_setitem_call_cpacked(list_handle: Expr, index: Any, name: str, *args: Any) -> Expr:
-    """``list[index] = name(*args)`` with a function of the same module."""
-    return _set_item(ANYLIST_SETITEM_CALL_CPACKED, list_handle, index, name, args)
+def anylist_setitem_call_cpacked(list_handle: Expr, index: Any, func_name: str, *args: Any) -> Expr:
+    """``list[index] = func_name(*args)`` with a function of the same module."""
+    return _set_item(ANYLIST_SETITEM_CALL_CPACKED, list_handle, index, func_name, args)
 
 
 def _set_item(op: Op, list_handle: Expr, index: Any, name: str, args: Sequence[Any]) -> Expr:
     call = _call_named(op, "int32", name, args, None)
-    return Call(op, (list_handle, _number(index), *call.args), ty=call.ty)
+    return Call(op, (list_handle, _number(index), *call.args), ret_ty=call.ty)
 
 
-def call_intrin(dtype: str, name: str, *args: Any, span: Any = None) -> Expr:
+def call_intrin(
+    dtype: str,
+    func_name: str,
+    *args: Any,
+    attrs: Mapping[str, Any] | None = None,
+    span: Any = None,
+) -> Expr:
     """A call of an intrinsic by its operator's name.
 
     "tirx.tvm_thread_invariant" is the value itself: a PrimFunc runs on one thread.
@@ -524,10 +555,10 @@ def call_intrin(dtype: str, name: str, *args: Any, span: Any = None) -> Expr:
     Raises:
         ValueError: there is no such operator.
     """
-    if name == "tirx.tvm_thread_invariant" and len(args) == 1:
+    if func_name == "tirx.tvm_thread_invariant" and len(args) == 1:
         return args[0] if isinstance(args[0], Expr) else const(args[0], dtype)
-    return Call(Op.get(name), [a if isinstance(a, Expr) else _number(a) for a in args],
-                ty=prim_type(dtype), span=span)  # fmt: skip
+    return Call(Op.get(func_name), [a if isinstance(a, Expr) else _number(a) for a in args],
+                attrs, ret_ty=prim_type(dtype), span=span)  # fmt: skip
 
 
 # Arithmetic by name.  Plain integers are int32.
@@ -535,12 +566,26 @@ def call_intrin(dtype: str, name: str, *args: Any, span: Any = None) -> Expr:
 
 def _binary(function: Callable[[Any, Any], Expr], doc: str) -> Callable[..., Expr]:
     def make(a: Any, b: Any, span: Any = None) -> Expr:
-        if not isinstance(a, Expr) and not isinstance(b, Expr):
-            a, b = _number(a), _number(b)
-        return function(a, b)
+        return _of_numbers(function, a, b)
 
     make.__doc__ = doc
     return make
+
+
+def _binary_of_bits(function: Callable[[Any, Any], Expr], doc: str) -> Callable[..., Expr]:
+    """As `_binary`, with the names that TVM gives to the operands of bits."""
+
+    def make(x: Any, y: Any, span: Any = None) -> Expr:
+        return _of_numbers(function, x, y)
+
+    make.__doc__ = doc
+    return make
+
+
+def _of_numbers(function: Callable[[Any, Any], Expr], a: Any, b: Any) -> Expr:
+    if not isinstance(a, Expr) and not isinstance(b, Expr):
+        a, b = _number(a), _number(b)
+    return function(a, b)
 
 
 floordiv = _binary(prim.floordiv, "a // b, rounded towards minus infinity.")
@@ -551,16 +596,16 @@ indexdiv = floordiv
 indexmod = floormod
 max = _binary(prim.maximum, "The greater of a and b: a if a > b, else b.")  # noqa: A001
 min = _binary(prim.minimum, "The lesser of a and b: a if a < b, else b.")  # noqa: A001
-bitwise_and = _binary(lambda a, b: a & b, "a & b")
-bitwise_or = _binary(lambda a, b: a | b, "a | b")
-bitwise_xor = _binary(lambda a, b: a ^ b, "a ^ b")
-shift_left = _binary(lambda a, b: a << b, "a << b")
-shift_right = _binary(lambda a, b: a >> b, "a >> b")
+bitwise_and = _binary_of_bits(lambda x, y: x & y, "x & y")
+bitwise_or = _binary_of_bits(lambda x, y: x | y, "x | y")
+bitwise_xor = _binary_of_bits(lambda x, y: x ^ y, "x ^ y")
+shift_left = _binary_of_bits(lambda x, y: x << y, "x << y")
+shift_right = _binary_of_bits(lambda x, y: x >> y, "x >> y")
 
 
-def bitwise_not(a: Any, span: Any = None) -> Expr:
-    """~a"""
-    return prim.bitwise_not(_number(a) if not isinstance(a, Expr) else a)
+def bitwise_not(x: Any, span: Any = None) -> Expr:
+    """~x"""
+    return prim.bitwise_not(_number(x) if not isinstance(x, Expr) else x)
 
 
 def div(a: Any, b: Any, span: Any = None) -> Expr:
@@ -572,10 +617,10 @@ def div(a: Any, b: Any, span: Any = None) -> Expr:
     return node
 
 
-def ceildiv(a: Any, b: Any, span: Any = None) -> Expr:
-    """a / b of integers, rounded towards plus infinity."""
-    a, b = _index_pair(a, b)
-    return prim.floordiv(prim.subtract(prim.add(a, b), 1), b)
+def ceildiv(lhs: Any, rhs: Any, span: Any = None) -> Expr:
+    """lhs / rhs of integers, rounded towards plus infinity."""
+    lhs, rhs = _index_pair(lhs, rhs)
+    return prim.floordiv(prim.subtract(prim.add(lhs, rhs), 1), rhs)
 
 
 def all(*conditions: Any, span: Any = None) -> Expr:  # noqa: A001

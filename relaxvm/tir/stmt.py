@@ -266,8 +266,8 @@ class SeqStmt(Stmt):
     def __len__(self) -> int:
         return len(self.seq)
 
-    def __getitem__(self, index: int) -> Stmt:
-        return self.seq[index]
+    def __getitem__(self, i: int) -> Stmt:
+        return self.seq[i]
 
 
 def seq(statements: Sequence[Stmt]) -> Stmt:

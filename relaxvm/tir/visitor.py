@@ -57,9 +57,9 @@ class _PostOrder(Visitor):
         self._function(node)
 
 
-def post_order_visit(node: Node, function: Callable[[Node], Any]) -> None:
-    """Call `function` for all nodes in a tree, children first."""
-    _PostOrder(function).visit(node)
+def post_order_visit(node: Node, fvisit: Callable[[Node], Any]) -> None:
+    """Call `fvisit` for all nodes in a tree, children first."""
+    _PostOrder(fvisit).visit(node)
 
 
 class Mutator:

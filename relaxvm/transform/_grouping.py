@@ -305,7 +305,7 @@ def _call_of(
         args.append(ShapeExpr(missing))
         func = func.replace(params=params)
     callee = functions.add(copy_with_new_vars(func), _name(group.bindings))
-    call = Call(callee, args, ty=body.ty)
+    call = Call(callee, args, ret_ty=body.ty)
     span = FusedSpan.of(last.span, [(each.span, each.var.name) for each in group.bindings[:-1]])
     if len(outputs) == 1:
         return [*out, VarBinding(outputs[0], call, span)]

@@ -83,12 +83,12 @@ def new_tensor(ty: TensorType, device: Expr, scope: Expr) -> Call:
     """builtin.alloc_tensor of a type of known shape and data type."""
     assert ty.shape is not None
     assert ty.dtype is not None
-    return Call(_NEW_TENSOR, (ty.shape, data_type(ty.dtype), device, scope), None, (ty,), ty)
+    return Call(_NEW_TENSOR, (ty.shape, data_type(ty.dtype), device, scope), None, (ty,), ret_ty=ty)
 
 
 def alloc_storage(size: ShapeExpr, device: Expr, scope: Expr) -> Call:
     """memory.alloc_storage of `size` bytes."""
-    return Call(ALLOC_STORAGE, (size, device, scope, _BYTES), None, (), ANY)
+    return Call(ALLOC_STORAGE, (size, device, scope, _BYTES), None, (), ret_ty=ANY)
 
 
 def alloc_tensor(
@@ -103,38 +103,38 @@ def alloc_tensor(
         or ty.vdevice is not None
     ):
         ty = TensorType(shape, dtype.value)
-    return Call(ALLOC_TENSOR, (storage, int_imm(offset), shape, dtype, device), None, (), ty)
+    return Call(ALLOC_TENSOR, (storage, int_imm(offset), shape, dtype, device), None, (), ret_ty=ty)
 
 
 def view(tensor: Expr, ty: TensorType, offset: int) -> Call:
     """memory.view of a type of known shape and data type, some bytes from the beginning on."""
     assert ty.shape is not None
     assert ty.dtype is not None
-    return Call(VIEW, (tensor, ty.shape, data_type(ty.dtype), int_imm(offset)), None, (), ty)
+    return Call(VIEW, (tensor, ty.shape, data_type(ty.dtype), int_imm(offset)), None, (), ret_ty=ty)
 
 
 def kill_storage(storage: Expr) -> Call:
     """memory.kill_storage"""
-    return Call(_KILL_STORAGE, (storage,), None, (), VOID)
+    return Call(_KILL_STORAGE, (storage,), None, (), ret_ty=VOID)
 
 
 def kill_tensor(tensor: Expr) -> Call:
     """memory.kill_tensor"""
-    return Call(_KILL_TENSOR, (tensor,), None, (), VOID)
+    return Call(_KILL_TENSOR, (tensor,), None, (), ret_ty=VOID)
 
 
 def kill_object(obj: Expr) -> Call:
     """vm.kill_object"""
-    return Call(_VM_KILL_OBJECT, (obj,), None, (), VOID)
+    return Call(_VM_KILL_OBJECT, (obj,), None, (), ret_ty=VOID)
 
 
 def vm_alloc_storage(call: Call) -> Call:
     """vm.alloc_storage for a memory.alloc_storage."""
     size, device, scope, _dtype = call.args
-    return Call(_VM_ALLOC_STORAGE, (size, device, _BYTES, scope), None, (), ANY)
+    return Call(_VM_ALLOC_STORAGE, (size, device, _BYTES, scope), None, (), ret_ty=ANY)
 
 
 def vm_alloc_tensor(call: Call) -> Call:
     """vm.alloc_tensor for a memory.alloc_tensor."""
     args = call.args if len(call.args) == 5 else (*call.args, int_imm(0))
-    return Call(_VM_ALLOC_TENSOR, args, None, (), call.ty)
+    return Call(_VM_ALLOC_TENSOR, args, None, (), ret_ty=call.ty)

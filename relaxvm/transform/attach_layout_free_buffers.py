@@ -64,7 +64,7 @@ class _Marker(ExprMutator):
             marked = func.with_attr(LAYOUT_FREE, free)
             self._made[key] = self._builder.add_func(marked, gvar.name_hint)
         args = [self._made[key], *call.args[1:]]
-        value = Call(call.op, args, call.attrs, call.ty_args, call.ty, call.span)
+        value = Call(call.op, args, call.attrs, call.ty_args, ret_ty=call.ty, span=call.span)
         return self.rebind(new, value)
 
 

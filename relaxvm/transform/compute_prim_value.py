@@ -66,7 +66,7 @@ class _Computer(ExprMutator):
         orelse = self.visit(expr.false_branch)
         if cond is expr.cond and then is expr.true_branch and orelse is expr.false_branch:
             return expr
-        return If(cond, then, orelse, expr.ty, expr.span)
+        return If(cond, then, orelse, ty=expr.ty, span=expr.span)
 
     def _is_for_heap(self, expr: Expr) -> bool:
         return self._use_heap and is_shape_arithmetic(expr)
@@ -85,7 +85,7 @@ class _Computer(ExprMutator):
         self._module[name] = func
         callee: GlobalVar = self._module.get_global_var(name)
         var = Var("gv", scalar.ty)
-        self._out.append(VarBinding(var, Call(callee, variables, ty=scalar.ty)))
+        self._out.append(VarBinding(var, Call(callee, variables, ret_ty=scalar.ty)))
         return var
 
 

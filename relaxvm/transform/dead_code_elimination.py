@@ -87,7 +87,7 @@ class _Eliminator:
         if not changed:
             return seq
         blocks.reverse()
-        return SeqExpr(joined_blocks(blocks), seq.body, seq.ty, seq.span)
+        return SeqExpr(joined_blocks(blocks), seq.body, ty=seq.ty, span=seq.span)
 
     def _block(self, block: BindingBlock, live: set[Var], mentions: _Mentions) -> BindingBlock:
         kept: list[Binding] = []
@@ -122,7 +122,7 @@ class _Eliminator:
             then, orelse = self._seq(value.true_branch, live), self._seq(value.false_branch, live)
             if then is value.true_branch and orelse is value.false_branch:
                 return binding
-            value = If(value.cond, then, orelse, value.ty, value.span)
+            value = If(value.cond, then, orelse, ty=value.ty, span=value.span)
         elif isinstance(value, Function):
             value = self.function(value)
         if value is binding.value:

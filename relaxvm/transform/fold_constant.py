@@ -87,7 +87,7 @@ class _Folder(Renamer):
             return super().visit_call(call)
         args = tuple([self._with_constants(arg) for arg in call.args])
         if any(a is not b for a, b in zip(args, call.args, strict=True)):
-            call = Call(call.op, args, call.attrs, call.ty_args, call.ty, call.span)
+            call = Call(call.op, args, call.attrs, call.ty_args, ret_ty=call.ty, span=call.span)
         return super().visit_call(call)
 
     def _with_constants(self, arg: Expr) -> Expr:

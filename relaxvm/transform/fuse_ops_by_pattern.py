@@ -332,7 +332,7 @@ def external_function(inner: Sequence[Function], codegen: str, name: str) -> Fun
     out = Var("output", local.ret_ty)
     bindings = [
         VarBinding(callee, local),
-        VarBinding(out, Call(callee, params, ty=local.ret_ty)),
+        VarBinding(out, Call(callee, params, ret_ty=local.ret_ty)),
     ]
     attrs = {"Codegen": codegen, "global_symbol": name}
     body = SeqExpr([BindingBlock(bindings)], out)

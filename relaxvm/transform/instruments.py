@@ -5,9 +5,9 @@ Source: ``tvm.instrument`` of apache-tvm 0.27; `DumpIR` and `WellFormedInstrumen
 
 from __future__ import annotations
 
+import re
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -47,9 +47,13 @@ class PassInstrument:
         """Called after a pass has returned `mod`."""
 
 
-def pass_instrument(cls: type) -> Callable[..., PassInstrument]:
-    """Class decorator: make an instrument from a plain class that has some of the methods."""
-    made: type[PassInstrument] = type(cls.__name__, (cls, PassInstrument), {"__doc__": cls.__doc__})
+def pass_instrument(pi_cls: type | None = None) -> Any:
+    """Class decorator, with or without parentheses: make an instrument from a plain class that has
+    some of the methods."""
+    if pi_cls is None:
+        return pass_instrument
+    name, doc = pi_cls.__name__, pi_cls.__doc__
+    made: type[PassInstrument] = type(name, (pi_cls, PassInstrument), {"__doc__": doc})
     return made
 
 
@@ -124,11 +128,19 @@ class WellFormedInstrument(PassInstrument):
 
 class DumpIR(PassInstrument):
     """Writes the module after each pass to ``NN-Name.py`` in a folder, which is created if needed.
+
+    Args:
+        dump_dir: the folder.
+        refresh: whether to delete what such a run has written to the folder before.
     """
 
-    def __init__(self, folder: str | Path) -> None:
-        self._folder = Path(folder)
+    def __init__(self, dump_dir: str | Path, refresh: bool = False) -> None:
+        self._folder = Path(dump_dir)
         self._number = 0
+        if refresh and self._folder.is_dir():
+            for path in self._folder.iterdir():
+                if re.fullmatch(r"\d{2,}-.*\.py", path.name):
+                    path.unlink()
 
     def run_after_pass(self, mod: IRModule, info: Any) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)

@@ -98,7 +98,7 @@ class _Inserter:
         if isinstance(value, If):
             self._use(value.cond)
             branches = self.seq(value.true_branch), self.seq(value.false_branch)
-            value = If(value.cond, *branches, value.ty, value.span)
+            value = If(value.cond, *branches, ty=value.ty, span=value.span)
         elif isinstance(value, Function):
             value = value.replace(body=self.seq(value.body))
         else:

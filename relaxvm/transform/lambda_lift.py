@@ -317,13 +317,14 @@ class _Lifter(ExprMutator):
         if closure is not None and op not in self.var_map:
             captured = [self.visit(c) for c in closure.captures]
             args = self._fitting(closure.gv, (*self.visit_all(call.args), *captured))
-            return Call(closure.gv, args, None, (), call.ty, call.span)
+            return Call(closure.gv, args, None, (), ret_ty=call.ty, span=call.span)
         callee = self.visit(op)
         if callee is op and type(op.ty) is FuncType and op not in self._from_calls:
             return self._call(call)
         args = self.visit_all(call.args)
         if isinstance(callee, GlobalVar):
-            return Call(callee, self._fitting(callee, args), None, (), call.ty, call.span)
+            fitting = self._fitting(callee, args)
+            return Call(callee, fitting, None, (), ret_ty=call.ty, span=call.span)
         invoke = base.invoke_pure_closure if op.ty.purity else base.invoke_closure
         new = invoke(callee, Tuple(args), ty_args=call.ty)
         new.span = call.span

@@ -252,7 +252,7 @@ def LazyGetInput() -> Pass:
         loader = _Loader(
             body,
             weights,
-            lambda index, name: Call(getter, [int_imm(index), StringImm(name)], ty=ANY),
+            lambda index, name: Call(getter, [int_imm(index), StringImm(name)], ret_ty=ANY),
         )
         loader.run()
         body.params = [*func.params[:count], getter]
@@ -272,7 +272,7 @@ def LazySetOutput() -> Pass:
         body = _Body.of(func)
         _store_results(
             body,
-            lambda index, value: Call(setter, [int_imm(index), value], ty=TupleType(())),
+            lambda index, value: Call(setter, [int_imm(index), value], ret_ty=TupleType(())),
             at_last_use=False,
         )
         attrs = dict(func.attrs)

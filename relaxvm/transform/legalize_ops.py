@@ -239,7 +239,8 @@ def _ranks_by_layout(call: Call) -> dict[int, int]:
 
 def _with_type(call: Call) -> Call:
     """A call that is annotated with less than is known of it, with the inferred type."""
-    return Call(call.op, call.args, call.attrs, call.ty_args, type_of_call(call), call.span)
+    ty = type_of_call(call)
+    return Call(call.op, call.args, call.attrs, call.ty_args, ret_ty=ty, span=call.span)
 
 
 def _check_type(call: Call) -> None:

@@ -334,7 +334,7 @@ class _Lowerer(ExprMutator):
             args = self.visit_all(call.args)
             name = OWN_PREFIX + _REFERENCES[op.name]
             ty = ANY if op.name == "relax.ref_read" else _erase(call.ty)
-            return Call(ExternFunc(name), args, None, [ty], ty, call.span)
+            return Call(ExternFunc(name), args, None, [ty], ret_ty=ty, span=call.span)
         new = super().visit_call(call)
         if isinstance(new, Call) and new.ty_args and not isinstance(new.op, Op) and (
             type(new.op.ty) is FuncType and new.op.ty.params is not None

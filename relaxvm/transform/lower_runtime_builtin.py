@@ -31,7 +31,7 @@ def _packed(name: str) -> Callable[[Call], Expr]:
 
     def lower(call: Call) -> Expr:
         ty = call.ty_args or ([call.ty] if call.ty is not None else [])
-        return Call(callee, call.args, None, ty, call.ty, call.span)
+        return Call(callee, call.args, None, ty, ret_ty=call.ty, span=call.span)
 
     return lower
 
@@ -54,15 +54,14 @@ def _make_closure(call: Call) -> Expr:
     func, args = call.args
     fields = args.fields if isinstance(args, Tuple) else tuple(args)
     ty = call.ty_args or [call.ty]
-    return Call(ExternFunc("vm.builtin.make_closure"), [func, *fields], None, ty, call.ty)
+    return Call(ExternFunc("vm.builtin.make_closure"), [func, *fields], None, ty, ret_ty=call.ty)
 
 
 def _call_tir_dyn(call: Call) -> Expr:
     func, args = call.args
     fields = args.fields if isinstance(args, Tuple) else tuple(args)
-    return Call(
-        ExternFunc("vm.builtin.call_tir_dyn"), [func, *fields], None, [call.ty], call.ty, call.span
-    )
+    callee = ExternFunc("vm.builtin.call_tir_dyn")
+    return Call(callee, [func, *fields], None, [call.ty], ret_ty=call.ty, span=call.span)
 
 
 def _to_vdevice(devices: list[Any]) -> Callable[[Call], Expr]:
@@ -74,8 +73,8 @@ def _to_vdevice(devices: list[Any]) -> Callable[[Call], Expr]:
             [call.args[0], int_imm(1), int_imm(index), StringImm(device.memory_scope)],
             None,
             [call.ty],
-            call.ty,
-            call.span,
+            ret_ty=call.ty,
+            span=call.span,
         )
 
     return lower
@@ -97,7 +96,8 @@ def _view(call: Call) -> Expr:
         dtype = base.null_value()
     if isinstance(offset, Tuple):
         offset = int_imm(0)
-    return Call(_CREATE_VIEW, [data, shape, dtype, offset], None, (), call.ty, call.span)
+    args = [data, shape, dtype, offset]
+    return Call(_CREATE_VIEW, args, None, (), ret_ty=call.ty, span=call.span)
 
 
 def _refuse_alloc(call: Call) -> Expr:

@@ -132,7 +132,7 @@ class _Inliner(ExprMutator):
                         callee = Var(value.op.name_hint, func.ty)
                         bindings.append(VarBinding(callee, copy_with_new_vars(func)))
                         local[value.op] = callee
-                    value = Call(local[value.op], value.args, ty=value.ty, span=value.span)
+                    value = Call(local[value.op], value.args, ret_ty=value.ty, span=value.span)
                 bindings.append(VarBinding(binding.var, value, binding.span))
         return _Plain().visit(SeqExpr([BindingBlock(bindings)], seq.body))  # type: ignore[no-any-return]
 

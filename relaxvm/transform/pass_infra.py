@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from time import perf_counter
 from types import TracebackType
@@ -127,11 +127,15 @@ class Pass:
     Attributes:
         name: the name used by contexts and instruments.
         opt_level: see `PassContext`.
+        required: names of passes that a `Sequential` runs before this one.
     """
 
-    def __init__(self, name: str, opt_level: int = 0) -> None:
+    def __init__(
+        self, name: str, opt_level: int = 0, required: Iterable[str] | None = None
+    ) -> None:
         self.name = name
         self.opt_level = opt_level
+        self.required = tuple(required or ())
 
     @property
     def info(self) -> Pass:
@@ -189,9 +193,13 @@ class ModulePass(Pass):
     """A pass defined by a function ``transform(mod, ctx) -> mod``."""
 
     def __init__(
-        self, transform: Callable[[IRModule, PassContext], IRModule], name: str, opt_level: int = 0
+        self,
+        transform: Callable[[IRModule, PassContext], IRModule],
+        name: str,
+        opt_level: int = 0,
+        required: Iterable[str] | None = None,
     ) -> None:
-        super().__init__(name, opt_level)
+        super().__init__(name, opt_level, required)
         self._transform = transform
 
     def transform(self, mod: IRModule, context: PassContext) -> IRModule:
@@ -209,8 +217,9 @@ class FunctionPass(Pass):
         transform: Callable[[Function, IRModule, PassContext], Function],
         name: str,
         opt_level: int = 0,
+        required: Iterable[str] | None = None,
     ) -> None:
-        super().__init__(name, opt_level)
+        super().__init__(name, opt_level, required)
         self._transform = transform
 
     def transform(self, mod: IRModule, context: PassContext) -> IRModule:
@@ -255,6 +264,7 @@ class DataflowBlockPass(FunctionPass):
         transform: Callable[[DataflowBlock, IRModule, PassContext], DataflowBlock],
         name: str,
         opt_level: int = 0,
+        required: Iterable[str] | None = None,
     ) -> None:
         def of_function(func: Function, mod: IRModule, context: PassContext) -> Any:
             def rewrite(block: DataflowBlock) -> BindingBlock:
@@ -264,7 +274,7 @@ class DataflowBlockPass(FunctionPass):
 
             return _BlockRewriter(rewrite).visit(func)
 
-        super().__init__(of_function, name, opt_level)
+        super().__init__(of_function, name, opt_level, required)
 
 
 def _check_block(name: str, old: DataflowBlock, new: Any) -> None:
@@ -298,15 +308,26 @@ def _check_block(name: str, old: DataflowBlock, new: Any) -> None:
 class Sequential(Pass):
     """Runs passes one after the other, except those that are not enabled in the context.
 
+    Args:
+        passes: the passes.
+        opt_level, name, required: as of other passes.
+        traceable: taken as in TVM and ignored.
+
     Raises:
         TypeError: an element of `passes` is not a pass.
+        ValueError: when it runs, a pass that another one requires does not exist.
     """
 
     def __init__(
-        self, passes: Iterable[Pass], opt_level: int = 0, name: str = "sequential"
+        self,
+        passes: Iterable[Pass] | None = None,
+        opt_level: int = 0,
+        name: str = "sequential",
+        required: Iterable[str] | None = None,
+        traceable: bool = False,
     ) -> None:
-        super().__init__(name, opt_level)
-        self.passes = tuple(passes)
+        super().__init__(name, opt_level, required)
+        self.passes = tuple(passes or ())
         for each in self.passes:
             if not isinstance(each, Pass):
                 raise TypeError(f"{name}: expected passes, got {type(each).__name__}")
@@ -314,8 +335,19 @@ class Sequential(Pass):
     def transform(self, mod: IRModule, context: PassContext) -> IRModule:
         for each in self.passes:
             if context.enabled(each):
+                for before in _found(each.required):
+                    mod = before(mod)
                 mod = each(mod)
         return mod
+
+
+def _found(names: Sequence[str]) -> list[Pass]:
+    """Make the passes of these names, which may begin with a module's, as in TVM."""
+    if not names:
+        return []
+    from .find import find_passes
+
+    return find_passes(name.rpartition("transform.")[2] for name in names)
 
 
 ModuleFunction = Callable[[IRModule, PassContext], Any]
@@ -334,73 +366,147 @@ class _Decorator(Protocol[_Target]):
     def __call__(self, target: type) -> Callable[..., Pass]: ...
 
 
-def _decorator(cls: Any, method: str, function: Any, opt_level: int, name: str | None) -> Any:
+def _decorator(
+    cls: Any,
+    method: str,
+    pass_func: Any,
+    opt_level: int | None,
+    name: str | None,
+    required: Iterable[str] | None,
+) -> Any:
+    level = opt_level or 0
+    required = tuple(required or ())
+
     def decorate(target: Any) -> Any:
         if not isinstance(target, type):
-            return cls(target, name or target.__name__, opt_level)
+            return cls(target, name or target.__name__, level, required)
 
         @functools.wraps(target, updated=())
         def construct(*args: Any, **kwargs: Any) -> Any:
             instance = target(*args, **kwargs)
-            return cls(getattr(instance, method), name or target.__name__, opt_level)
+            return cls(getattr(instance, method), name or target.__name__, level, required)
 
         return construct
 
-    return decorate if function is None else decorate(function)
+    return decorate if pass_func is None else decorate(pass_func)
 
 
 @overload
 def module_pass(
-    function: None = None, *, opt_level: int = 0, name: str | None = None
+    pass_func: None = None,
+    opt_level: int | None = None,
+    name: str | None = None,
+    required: Iterable[str] | None = None,
+    traceable: bool = False,
 ) -> _Decorator[ModuleFunction]: ...
 @overload
 def module_pass(
-    function: type, *, opt_level: int = 0, name: str | None = None
+    pass_func: type,
+    opt_level: int | None = None,
+    name: str | None = None,
+    required: Iterable[str] | None = None,
+    traceable: bool = False,
 ) -> Callable[..., Pass]: ...
 @overload
 def module_pass(
-    function: ModuleFunction, *, opt_level: int = 0, name: str | None = None
+    pass_func: ModuleFunction,
+    opt_level: int | None = None,
+    name: str | None = None,
+    required: Iterable[str] | None = None,
+    traceable: bool = False,
 ) -> Pass: ...
-def module_pass(function: Any = None, *, opt_level: int = 0, name: str | None = None) -> Any:
+def module_pass(
+    pass_func: Any = None,
+    opt_level: int | None = None,
+    name: str | None = None,
+    required: Iterable[str] | None = None,
+    traceable: bool = False,
+) -> Any:
     """Decorator: convert ``f(mod, ctx) -> mod`` to a pass, or a class with a method
-    `transform_module` to a constructor of passes with the arguments of the class."""
-    return _decorator(ModulePass, "transform_module", function, opt_level, name)
+    `transform_module` to a constructor of passes with the arguments of the class.
+
+    Args:
+        pass_func: the function or class, if the decorator is used without parentheses.
+        opt_level: the level from which on the pass runs, 0 if it is not given.
+        name: the name of the pass, by default that of the function or class.
+        required: names of passes that a `Sequential` runs before this one.
+        traceable: taken as in TVM and ignored.
+    """
+    return _decorator(ModulePass, "transform_module", pass_func, opt_level, name, required)
 
 
 @overload
 def function_pass(
-    function: None = None, *, opt_level: int = 0, name: str | None = None
+    pass_func: None = None,
+    opt_level: int | None = None,
+    name: str | None = None,
+    required: Iterable[str] | None = None,
+    traceable: bool = False,
 ) -> _Decorator[FunctionFunction]: ...
 @overload
 def function_pass(
-    function: type, *, opt_level: int = 0, name: str | None = None
+    pass_func: type,
+    opt_level: int | None = None,
+    name: str | None = None,
+    required: Iterable[str] | None = None,
+    traceable: bool = False,
 ) -> Callable[..., Pass]: ...
 @overload
 def function_pass(
-    function: FunctionFunction, *, opt_level: int = 0, name: str | None = None
+    pass_func: FunctionFunction,
+    opt_level: int | None = None,
+    name: str | None = None,
+    required: Iterable[str] | None = None,
+    traceable: bool = False,
 ) -> Pass: ...
-def function_pass(function: Any = None, *, opt_level: int = 0, name: str | None = None) -> Any:
+def function_pass(
+    pass_func: Any = None,
+    opt_level: int | None = None,
+    name: str | None = None,
+    required: Iterable[str] | None = None,
+    traceable: bool = False,
+) -> Any:
     """Decorator: as `module_pass`, for ``f(func, mod, ctx) -> func`` or a class with a method
     `transform_function`."""
-    return _decorator(FunctionPass, "transform_function", function, opt_level, name)
+    return _decorator(FunctionPass, "transform_function", pass_func, opt_level, name, required)
 
 
 @overload
 def dataflowblock_pass(
-    function: None = None, *, opt_level: int = 0, name: str | None = None
+    pass_func: None = None,
+    opt_level: int | None = None,
+    name: str | None = None,
+    required: Iterable[str] | None = None,
+    traceable: bool = False,
 ) -> _Decorator[BlockFunction]: ...
 @overload
 def dataflowblock_pass(
-    function: type, *, opt_level: int = 0, name: str | None = None
+    pass_func: type,
+    opt_level: int | None = None,
+    name: str | None = None,
+    required: Iterable[str] | None = None,
+    traceable: bool = False,
 ) -> Callable[..., Pass]: ...
 @overload
 def dataflowblock_pass(
-    function: BlockFunction, *, opt_level: int = 0, name: str | None = None
+    pass_func: BlockFunction,
+    opt_level: int | None = None,
+    name: str | None = None,
+    required: Iterable[str] | None = None,
+    traceable: bool = False,
 ) -> Pass: ...
-def dataflowblock_pass(function: Any = None, *, opt_level: int = 0, name: str | None = None) -> Any:
+def dataflowblock_pass(
+    pass_func: Any = None,
+    opt_level: int | None = None,
+    name: str | None = None,
+    required: Iterable[str] | None = None,
+    traceable: bool = False,
+) -> Any:
     """Decorator: as `module_pass`, for ``f(block, mod, ctx) -> block`` or a class with a method
     `transform_dataflowblock`."""
-    return _decorator(DataflowBlockPass, "transform_dataflowblock", function, opt_level, name)
+    return _decorator(
+        DataflowBlockPass, "transform_dataflowblock", pass_func, opt_level, name, required
+    )
 
 
 # `typing.get_type_hints` looks up the annotations of a class in its own module, which is before

@@ -22,9 +22,9 @@ class _Remover(ExprMutator):
         if not isinstance(new, Call):
             return new
         if new.op is _PURE_PACKED or new.op is _INPLACE_PACKED:
-            return Call(new.args[0], new.args[1:], None, new.ty_args, new.ty, new.span)
+            return Call(new.args[0], new.args[1:], None, new.ty_args, ret_ty=new.ty, span=new.span)
         if new.op is _PURE_CLOSURE:
-            return Call(_CLOSURE, new.args, new.attrs, new.ty_args, new.ty, new.span)
+            return Call(_CLOSURE, new.args, new.attrs, new.ty_args, ret_ty=new.ty, span=new.span)
         return new
 
     def visit_function(self, func: Function) -> Expr:

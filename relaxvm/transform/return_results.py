@@ -57,7 +57,7 @@ class _Rewriter(ExprMutator):
                 before.extend(new if isinstance(new, list) else [new])
                 arg = var
             args.append(arg)
-        return Call(call.op, args, call.attrs, call.ty_args, call.ty, call.span)
+        return Call(call.op, args, call.attrs, call.ty_args, ret_ty=call.ty, span=call.span)
 
 
 def ReturnResults() -> Pass:

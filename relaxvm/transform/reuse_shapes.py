@@ -48,7 +48,8 @@ class _Reuser(ExprMutator):
         if args is call.args and ty_args is call.ty_args:
             return call
         # A shape is replaced by one of the same type, so the type of the call does not change.
-        return Call(call.op, args, call.attrs, ty_args, self.visit_type(call.ty), call.span)
+        ty = self.visit_type(call.ty)
+        return Call(call.op, args, call.attrs, ty_args, ret_ty=ty, span=call.span)
 
     def visit_type(self, ty: Any) -> Any:
         return substitute_type(ty, self.var_map)  # a variable may be the shape of a type

@@ -82,7 +82,7 @@ def _as_reshape(call: Call) -> Call | None:
         return None
     reshape: Any = Op.get("relax.reshape").make
     new = reshape(packed.fields[0], out.shape)
-    return Call(new.op, new.args, new.attrs, new.ty_args, call.ty, call.span)
+    return Call(new.op, new.args, new.attrs, new.ty_args, ret_ty=call.ty, span=call.span)
 
 
 def RewriteDataflowReshape() -> Pass:

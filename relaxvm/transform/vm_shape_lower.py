@@ -367,7 +367,7 @@ class _FunctionLowerer(ExprMutator):
         ty_args = call.ty_args
         if self._shapes:
             ty_args = tuple([self.visit_type(ty) for ty in ty_args])
-        new = Call(op, args, call.attrs, ty_args, self.visit_type(call.ty), call.span)
+        new = Call(op, args, call.attrs, ty_args, ret_ty=self.visit_type(call.ty), span=call.span)
         if isinstance(op, Op):
             new.ty = op.infer(new)  # of a shape that is a variable now, only the rank is known
         elif not isinstance(op, ExternFunc):
@@ -584,7 +584,7 @@ class _FunctionLowerer(ExprMutator):
         for slot in ready:
             slot.computed = True
         gv = self._module.add_shape_func(len(self._slots), ready, self._slots)
-        call = Call(gv, [self._heap], ty=_VOID)
+        call = Call(gv, [self._heap], ret_ty=_VOID)
         first = next((slot for slot in ready if slot.divides), ready[0])
         self._out.append(VarBinding(Var("_", _VOID), call, first.span or self._span))
 
@@ -614,7 +614,7 @@ def _is_dynamic(ty: Any) -> bool:
 
 
 def _packed(name: str, args: Any, ty: Any) -> Call:
-    return Call(_extern(name), args, None, (ty,), ty)
+    return Call(_extern(name), args, None, (ty,), ret_ty=ty)
 
 
 _EXTERNS: Final[dict[str, ExternFunc]] = {}

@@ -341,7 +341,7 @@ cases(
 memory.alloc_storage([n * 4], 0, "global", "float32") | R.Any
 """,
     """
-memory.alloc_storage('x', 0, 'global', 'int8') | TypeError: relax.memory.alloc_storage: total_space:
+memory.alloc_storage('x', 0, 'global', 'int8') | TypeError: relax.memory.alloc_storage: size:
     expected a shape, got str 'x'
 """,
     elsewhere=PASSES,

@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from ...op.registry import Namespace
-from .names import MODULES, ROOTS, why_missing
+from .names import FUNCTIONS, MODULES, ROOTS, why_missing
 
 __all__ = ["TvmModule", "install", "lookup"]
 
@@ -36,6 +36,13 @@ class TvmModule(ModuleType):
         setattr(self, name, value)
         return value
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        # The import system sets a module as an attribute of its package, also where TVM has a
+        # function of the same name there: ``nn.extern`` is one, and a module.
+        if isinstance(value, TvmModule) and f"{self.__name__}.{name}" in FUNCTIONS:
+            return
+        super().__setattr__(name, value)
+
     def __dir__(self) -> list[str]:
         prefix = f"{self.__name__}."
         found = {
@@ -52,8 +59,9 @@ class TvmModule(ModuleType):
 
 def lookup(module: str, name: str) -> Any:
     """Return what a name of a module of TVM denotes here; a mark that is no value if nothing."""
-    if f"{module}.{name}" in MODULES:
-        return importlib.import_module(f"{module}.{name}")
+    full = f"{module}.{name}"
+    if full in MODULES and full not in FUNCTIONS:
+        return importlib.import_module(full)
     for source in MODULES[module]:
         home, _, single = source.partition(":")
         if single:

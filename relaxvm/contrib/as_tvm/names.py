@@ -13,7 +13,9 @@ from typing import Final
 
 from ...script.earlier import today
 
-__all__ = ["DECLINED", "MODULES", "RENAMED", "ROOTS", "VERSION", "reason_of", "why_missing"]
+__all__ = [
+    "DECLINED", "FUNCTIONS", "MODULES", "RENAMED", "ROOTS", "VERSION", "reason_of", "why_missing",
+]  # fmt: skip
 
 VERSION: Final = "0.27.0"
 """The version of TVM whose names these are."""
@@ -211,10 +213,14 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "tvm.tirx": (
         f"{_HERE}.ir",
         f"{_HERE}.params:convert",
+        *_only("relaxvm.te", "Reduce comm_reducer max min sum"),
         "relaxvm.tir",
-        *_only("relaxvm.te", "Reduce comm_reducer sum"),
     ),
-    "tvm.tirx.op": (f"{_HERE}.ir", "relaxvm.tir", *_only("relaxvm.te", "comm_reducer sum")),
+    "tvm.tirx.op": (
+        f"{_HERE}.ir",
+        *_only("relaxvm.te", "comm_reducer max min sum"),
+        "relaxvm.tir",
+    ),
     "tvm.tirx.expr": ("relaxvm.tir",),
     "tvm.topi": ("relaxvm.te.topi",),
     "tvm.topi.testing": (f"{_TESTING}:strided_slice_python",),
@@ -229,6 +235,10 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     ),
 }
 """Module of TVM -> the modules of relaxvm with its names."""
+
+FUNCTIONS: Final = frozenset({"tvm.relax.frontend.nn.extern"})
+"""Modules of TVM whose name is that of a function in their package, too: as an attribute of the
+package it is the function."""
 
 _GPU: Final = "relaxvm runs on the CPU"
 _TUNING: Final = "relaxvm's kernels are tuned when it is built, not per program"

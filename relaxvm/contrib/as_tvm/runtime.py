@@ -132,13 +132,13 @@ class Tensor:
         """Return the elements as a new array."""
         return self._array.copy()
 
-    def copyfrom(self, source: Any) -> Tensor:
+    def copyfrom(self, source_array: Any) -> Tensor:
         """Copy the elements of an array of the same shape, and return the tensor.
 
         Raises:
             ValueError: the shape is another one.
         """
-        array = np.asarray(to_value(source), self._array.dtype)
+        array = np.asarray(to_value(source_array), self._array.dtype)
         if array.shape != self._array.shape:
             raise ValueError(f"copyfrom: expected an array of shape {tuple(self._array.shape)}, "
                              f"got {array.shape}")
@@ -260,14 +260,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 @overload
-def register_global_func(name: F) -> F: ...
+def register_global_func(func_name: F) -> F: ...
 @overload
-def register_global_func(name: str, f: F, override: bool = ...) -> F: ...
+def register_global_func(func_name: str, f: F, override: bool = ...) -> F: ...
 @overload
 def register_global_func(
-    name: str, f: None = ..., override: bool = ...
+    func_name: str, f: None = ..., override: bool = ...
 ) -> Callable[[F], F]: ...
-def register_global_func(name: Any, f: Any = None, override: bool = False) -> Any:
+def register_global_func(func_name: Any, f: Any = None, override: bool = False) -> Any:
     """Register a packed function; also a decorator.  See `relaxvm.register_func`.
 
     It receives tensors as `Tensor`.
@@ -275,13 +275,13 @@ def register_global_func(name: Any, f: Any = None, override: bool = False) -> An
     Raises:
         ValueError: the name exists and `override` is false.
     """
-    if callable(name):
-        return register_global_func(name.__name__, name, override)
+    if callable(func_name):
+        return register_global_func(func_name.__name__, func_name, override)
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         packed = function._function if isinstance(function, Function) else _OfProgram(function)
         try:
-            GLOBAL.register(name, packed, override=override)
+            GLOBAL.register(func_name, packed, override=override)
         except RelaxVMError as error:
             raise ValueError(str(error)) from None
         return function
@@ -352,15 +352,15 @@ def vulkan(dev_id: int = 0) -> Device:
     return Device("vulkan", dev_id)
 
 
-def device(spec: str | Device, index: int | None = None) -> Device:
+def device(device_type: str | Device, index: int | None = None) -> Device:
     """A device from its name, such as "cpu", "cpu:1", or "llvm" for the CPU."""
     from ...values import device as of
 
-    name = spec.split()[0] if isinstance(spec, str) else spec
+    name = device_type.split()[0] if isinstance(device_type, str) else device_type
     return of({"llvm": "cpu", "c": "cpu"}.get(name, name) if isinstance(name, str) else name, index)
 
 
-def device_from_target(target: Any, index: int = 0) -> Device:
+def device_from_target(target: Any, index: int | None = None) -> Device:
     """The device that a target is for."""
     return device(getattr(getattr(target, "kind", None), "name", target), index)
 
@@ -404,9 +404,21 @@ def empty(
     return Tensor(_on(device, np.empty(tuple(map(int, shape)), as_dtype(dtype))))
 
 
-def from_dlpack(source: Any) -> Tensor:
-    """Return a tensor over the memory of an object with DLPack."""
-    return Tensor(np.from_dlpack(source))
+def from_dlpack(
+    ext_tensor: Any, *, require_alignment: int = 0, require_contiguous: bool = False
+) -> Tensor:
+    """Return a tensor over the memory of an object with DLPack.
+
+    Raises:
+        RuntimeError: its memory does not begin at a multiple of `require_alignment` bytes, or it is
+            not contiguous and `require_contiguous` asks for that.
+    """
+    array = np.from_dlpack(ext_tensor)
+    if require_alignment and array.__array_interface__["data"][0] % require_alignment:
+        raise RuntimeError(f"from_dlpack: the memory is not aligned to {require_alignment} bytes")
+    if require_contiguous and not array.flags.c_contiguous:
+        raise RuntimeError("from_dlpack: the tensor is not contiguous")
+    return Tensor(array)
 
 
 # Modules and machines
@@ -416,8 +428,12 @@ Module = _Module
 """The base class of modules, which have functions by name."""
 
 
-def load_module(path: str | os.PathLike[str], fmt: str = "") -> Any:
+def load_module(path: str | os.PathLike[str], keep_module_alive: bool = True) -> Any:
     """Load a library that was exported by `export_library`.
+
+    Args:
+        path: the file.
+        keep_module_alive: taken as in TVM; a library stays as long as one of its functions does.
 
     Raises:
         OSError, FormatError: it cannot be read; see `relaxvm.load_library`.
@@ -515,9 +531,22 @@ class VirtualMachine:
 
         self.vm.set_instrument(hook)
 
-    def time_evaluator(self, func_name: str, dev: Any = None, **options: Any) -> Callable[..., Any]:
+    def time_evaluator(
+        self,
+        func_name: str,
+        dev: Any = None,
+        number: int = 10,
+        repeat: int = 1,
+        min_repeat_ms: float = 0,
+        cooldown_interval_ms: float = 0,
+        repeats_to_cooldown: int = 1,
+        f_preproc: str = "",
+    ) -> Callable[..., Any]:
         """See `relaxvm.VirtualMachine.time_evaluator`."""
-        return self.module.time_evaluator(func_name, dev, **options)
+        evaluator = self.vm.time_evaluator(func_name, dev, number, repeat, min_repeat_ms,
+                                           cooldown_interval_ms, repeats_to_cooldown,
+                                           f_preproc)  # fmt: skip
+        return lambda *args: evaluator(*map(from_tvm, args))
 
     def profile(self, func_name: str, *args: Any) -> Any:
         """Run a function and return a report of where its time went; see `relaxvm.profile`."""

@@ -34,10 +34,9 @@ def ir_module(
 
 
 def function(
-    func: FunctionType | None = None,
-    *,
-    private: bool = False,
+    f: FunctionType | None = None,
     pure: bool = True,
+    private: bool = False,
     check_well_formed: bool = True,
 ) -> Any:
     """Decorator for Relax functions; see `relaxvm.script.relax.function`."""
@@ -47,9 +46,9 @@ def function(
             func, sys._getframe(1), "R.function", check_well_formed, _CHECKED
         )
 
-    if func is None:
+    if f is None:
         return decorate
-    return decorated_function(func, sys._getframe(1), "R.function", check_well_formed, _CHECKED)
+    return decorated_function(f, sys._getframe(1), "R.function", check_well_formed, _CHECKED)
 
 
 function.script_kind = "relax"  # type: ignore[attr-defined]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import tempfile
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,30 +16,39 @@ __all__ = ["TempDirectory", "create_shared", "create_staticlib", "get_cc", "temp
 
 
 class TempDirectory:
-    """A temporary folder, which exists until it is removed or nothing refers to it."""
+    """A temporary folder, which exists until it is removed or nothing refers to it.
 
-    def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory()
+    Args:
+        custom_path: the folder to make, instead of one with a new name; it stays.
+        keep_for_debug: whether the folder stays when nothing refers to it.
+    """
+
+    def __init__(
+        self, custom_path: str | None = None, keep_for_debug: bool | None = None
+    ) -> None:
+        self.temp_dir = custom_path or tempfile.mkdtemp()
+        if custom_path:
+            Path(custom_path).mkdir(parents=True, exist_ok=True)
+        self._remove = weakref.finalize(self, shutil.rmtree, self.temp_dir, ignore_errors=True)
+        if custom_path or keep_for_debug:
+            self._remove.detach()
 
     @property
     def path(self) -> str:
-        return self._folder.name
-
-    @property
-    def temp_dir(self) -> str:
-        return self._folder.name
+        return self.temp_dir
 
     def relpath(self, name: str) -> str:
         """The path of a file in the folder."""
-        return str(Path(self._folder.name) / name)
+        return str(Path(self.temp_dir) / name)
 
     def listdir(self) -> list[str]:
         """The names of what is in the folder."""
-        return sorted(entry.name for entry in Path(self._folder.name).iterdir())
+        return sorted(entry.name for entry in Path(self.temp_dir).iterdir())
 
     def remove(self) -> None:
-        """Remove the folder."""
-        self._folder.cleanup()
+        """Remove the folder, also one that is kept."""
+        self._remove.detach()
+        shutil.rmtree(self.temp_dir, ignore_errors=True)
 
     def __enter__(self) -> TempDirectory:
         return self
@@ -46,12 +57,12 @@ class TempDirectory:
         self.remove()
 
     def __truediv__(self, name: str) -> Path:
-        return Path(self._folder.name) / name
+        return Path(self.temp_dir) / name
 
 
-def tempdir(custom_path: str | None = None, keep_for_debug: bool = False) -> TempDirectory:
-    """Make a temporary folder."""
-    return TempDirectory()
+def tempdir(custom_path: str | None = None, keep_for_debug: bool | None = None) -> TempDirectory:
+    """Make a temporary folder; see `TempDirectory`."""
+    return TempDirectory(custom_path, keep_for_debug)
 
 
 # tvm.support.cc
@@ -67,14 +78,22 @@ def create_shared(
     objects: str | Sequence[str],
     options: Sequence[str] | None = None,
     cc: str | None = None,
+    cwd: str | None = None,
 ) -> None:
     """Link object files to a shared library.
+
+    Args:
+        output, objects: the files.
+        options: of the compiler.
+        cc: the compiler, by default the system's.
+        cwd: the folder in which the compiler runs.
 
     Raises:
         NoCompilerError: there is no C compiler.
         CompilerError: it fails.
     """
-    _run([_compiler(cc), "-shared", "-fPIC", "-o", output, *_listed(objects), *(options or ())])
+    files = ["-o", output, *_listed(objects)]
+    _run([_compiler(cc), "-shared", "-fPIC", *files, *(options or ())], cwd)
 
 
 def create_staticlib(output: str, inputs: str | Sequence[str], ar: str | None = None) -> None:
@@ -97,7 +116,7 @@ def _compiler(cc: str | None) -> str:
     return found
 
 
-def _run(command: Sequence[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+def _run(command: Sequence[str], cwd: str | None = None) -> None:
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
     if done.returncode:
         raise CompilerError(f"{' '.join(command)}: status {done.returncode}\n{done.stderr[-2000:]}")

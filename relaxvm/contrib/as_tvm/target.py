@@ -102,7 +102,7 @@ class Target:
         """Its attributes as a dict."""
         return dict(self._attrs)
 
-    def with_host(self, host: Any) -> Target:
+    def with_host(self, host: Any = None) -> Target:
         """Return the target with another host."""
         return Target(self, host)
 

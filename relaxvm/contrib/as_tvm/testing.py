@@ -148,7 +148,7 @@ def enabled_targets() -> list[tuple[str, Any]]:
     return [("llvm", cpu())]
 
 
-def run_with_gpu_lock(function: Callable[[], Any]) -> Any:
+def run_with_gpu_lock(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Refuse: there is no GPU.
 
     Raises:

@@ -80,7 +80,8 @@ class Session:
         if found is None:
             found = self._generator_of[key] = Var(f"generator_{len(self.generators)}", ANY)
             given = [] if seed is None else [convert_to_expr(seed)]
-            call = Call(ExternFunc(f"{BUILTIN_PREFIX}random_generator"), given, None, [ANY], ANY)
+            function = ExternFunc(f"{BUILTIN_PREFIX}random_generator")
+            call = Call(function, given, None, [ANY], ret_ty=ANY)
             self.generators.append((found, call))
         return found
 
@@ -184,7 +185,7 @@ class Emitter:
         given: list[Any] = [*inputs, *([None, results] if results else [])]
         for each in given:
             args.append(self._runtime(each))
-        return self.emit(Call(_PURE_PACKED, args, None, [ty], ty))
+        return self.emit(Call(_PURE_PACKED, args, None, [ty], ret_ty=ty))
 
     def reshaped(self, x: Value, dims: Sequence[Any]) -> Var | Constant:
         """x with exactly these dimensions: 0 stands for no elements, unlike in ``R.reshape``."""
@@ -337,7 +338,7 @@ class Emitter:
     def builtin(self, name: str, args: Sequence[Any], ty: Type = ANY) -> Var:
         """Bind a call of one of relaxvm's builtins; see `run` for the arguments."""
         operands = [ExternFunc(BUILTIN_PREFIX + name), *map(self._runtime, args)]
-        return self.emit(Call(_PURE_PACKED, operands, None, [ty], ty))
+        return self.emit(Call(_PURE_PACKED, operands, None, [ty], ret_ty=ty))
 
     def random(
         self, name: str, node: object, seed: float | None, args: Sequence[Any], ty: Type
@@ -355,7 +356,7 @@ class Emitter:
         generator = self.context.generator(node, seed)
         operands = [generator, *map(self._runtime, args)]
         function = ExternFunc(f"{BUILTIN_PREFIX}random_{name}")
-        return self.emit(Call(function, operands, None, [ty], ty))
+        return self.emit(Call(function, operands, None, [ty], ret_ty=ty))
 
     def sized(self, value: Value, what: str) -> list[Any]:
         """The elements of an integer tensor, which have to be known when the model is imported.

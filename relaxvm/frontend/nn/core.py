@@ -417,10 +417,10 @@ class _List(Module):
 
     KIND: type = object
 
-    def __init__(self, items: Iterable[Any] | None = ()) -> None:
+    def __init__(self, items: Iterable[Any] | None) -> None:
         self._items: list[Any] = []
         for item in items or ():
-            self.append(item)
+            self._items.append(self._check(item))
 
     def _check(self, item: Any) -> Any:
         if not isinstance(item, self.KIND):
@@ -436,23 +436,14 @@ class _List(Module):
     def __iter__(self) -> Iterator[Any]:
         return iter(self._items)
 
-    def __getitem__(self, index: int) -> Any:
-        return self._items[index]
+    def __getitem__(self, idx: int) -> Any:
+        return self._items[idx]
 
-    def __setitem__(self, index: int, item: Any) -> None:
-        self._items[index] = self._check(item)
+    def __setitem__(self, idx: int, item: Any) -> None:
+        self._items[idx] = self._check(item)
 
     def __len__(self) -> int:
         return len(self._items)
-
-    def append(self, item: Any) -> None:
-        """Add an element."""
-        self._items.append(self._check(item))
-
-    def extend(self, items: Iterable[Any]) -> None:
-        """Add several elements."""
-        for item in items:
-            self.append(item)
 
 
 class _Dict(Module):
@@ -460,9 +451,9 @@ class _Dict(Module):
 
     KIND: type = object
 
-    def __init__(self, items: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, items: Mapping[str, Any] | None) -> None:
         self._items: dict[str, Any] = {}
-        self.update(items or {})
+        self._update(items or {})
 
     def children(self) -> Iterable[tuple[str, Any]]:
         return self._items.items()
@@ -507,8 +498,7 @@ class _Dict(Module):
         """Return an element, or `default`."""
         return self._items.get(key, default)
 
-    def update(self, items: Mapping[str, Any]) -> None:
-        """Add or replace elements."""
+    def _update(self, items: Mapping[str, Any]) -> None:
         for key, item in items.items():
             self[key] = item
 
@@ -526,10 +516,22 @@ class ModuleList(_List):
 
     KIND = Module
 
+    def __init__(self, modules: Iterable[Any] | None = ()) -> None:
+        super().__init__(modules)
+
     @property
     def modules(self) -> list[Any]:
         """The modules."""
         return self._items
+
+    def append(self, module: Any) -> None:
+        """Add a module."""
+        self._items.append(self._check(module))
+
+    def extend(self, modules: Iterable[Any]) -> None:
+        """Add several modules."""
+        for module in modules:
+            self.append(module)
 
     def forward(self, x: Any) -> Any:
         for module in self._items:
@@ -542,10 +544,22 @@ class ParameterList(_List):
 
     KIND = Parameter
 
+    def __init__(self, params: Iterable[Any] | None = None) -> None:
+        super().__init__(params)
+
     @property
     def params(self) -> list[Any]:
         """The parameters."""
         return self._items
+
+    def append(self, param: Any) -> None:
+        """Add a parameter."""
+        self._items.append(self._check(param))
+
+    def extend(self, params: Iterable[Any]) -> None:
+        """Add several parameters."""
+        for param in params:
+            self.append(param)
 
 
 class ModuleDict(_Dict):
@@ -553,10 +567,17 @@ class ModuleDict(_Dict):
 
     KIND = Module
 
+    def __init__(self, modules: Mapping[str, Any] | None = None) -> None:
+        super().__init__(modules)
+
     @property
     def modules(self) -> dict[str, Any]:
         """The modules."""
         return self._items
+
+    def update(self, modules: Mapping[str, Any]) -> None:
+        """Add or replace modules."""
+        self._update(modules)
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._items.values())
@@ -567,10 +588,17 @@ class ParameterDict(_Dict):
 
     KIND = Parameter
 
+    def __init__(self, params: Mapping[str, Any] | None = None) -> None:
+        super().__init__(params)
+
     @property
     def params(self) -> dict[str, Any]:
         """The parameters."""
         return self._items
+
+    def update(self, params: Mapping[str, Any]) -> None:
+        """Add or replace parameters."""
+        self._update(params)
 
 
 def attributes(root: Module, prefix: str, kind: type) -> Iterator[tuple[str, Any]]:

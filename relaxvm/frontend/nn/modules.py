@@ -111,7 +111,7 @@ class KVCache(_OneState):
             raise RuntimeError("KVCache has no state outside of an export")
         return self._state
 
-    def emit_init(self, name_hint: str, builder: BlockBuilder) -> list[Var]:
+    def emit_init(self, name_hint: str, bb: BlockBuilder) -> list[Var]:
         shape = ShapeExpr([self.init_seq_len, *self.unit_shape])
         call = relax.call_pure_packed(
             "vm.builtin.attention_kv_cache_create",
@@ -120,7 +120,7 @@ class KVCache(_OneState):
             prim_value(0),
             ty_args=[ANY],
         )
-        return [builder.emit(call, name_hint)]
+        return [bb.emit(call, name_hint)]
 
     def to(self, dtype: str | None = None) -> None:
         if dtype is not None:

@@ -147,11 +147,20 @@ greater = _binary("greater")
 greater_equal = _binary("greater_equal")
 less = _binary("less")
 less_equal = _binary("less_equal")
-maximum = _binary("maximum")
-minimum = _binary("minimum")
 multiply = _binary("multiply", "mul")
 not_equal = _binary("not_equal")
 subtract = _binary("subtract")
+
+
+def maximum(x1: Tensor, x2: Tensor, name: str = "maximum") -> Tensor:
+    """``relax.maximum`` of two tensors."""
+    return wrap_tensor(relax.maximum(expr_of(x1), expr_of(x2)), name)
+
+
+def minimum(x1: Tensor, x2: Tensor, name: str = "minimum") -> Tensor:
+    """``relax.minimum`` of two tensors."""
+    return wrap_tensor(relax.minimum(expr_of(x1), expr_of(x2)), name)
+
 
 # Shapes
 

@@ -440,20 +440,52 @@ def concatenate(a_tuple: Sequence[Tensor], axis: int = 0) -> Tensor:
     return compute(shape, formula, "T_concat", varargs_names=_axes("ax", first.ndim))
 
 
-def take(a: Tensor, indices: Tensor, axis: int | None = None) -> Tensor:
-    """The slices of an axis that `indices` name; without an axis, elements of the flat tensor."""
+def take(
+    a: Tensor, indices: Tensor, axis: int | None = None, batch_dims: int = 0, mode: str = "fast"
+) -> Tensor:
+    """The slices of an axis that `indices` name; without an axis, elements of the flat tensor.
+
+    Args:
+        a: the tensor.
+        indices: integers, of any rank.
+        axis: the axis.
+        batch_dims: how many leading axes the two tensors share.
+        mode: what an index outside of the axis means: "clip" takes the nearest one, "wrap" counts
+            on around, "nan" gives NaN; "fast" says that there is none.
+
+    Raises:
+        ValueError: there is no such mode, or `batch_dims` is more than `axis` or the rank of one.
+    """
+    if mode not in ("fast", "clip", "wrap", "nan"):
+        raise ValueError(f"take: mode: expected fast, clip, wrap or nan, got {mode!r}")
     if axis is None:
         total: Expr = as_index(1, INDEX_DTYPE.get())
         for dim in a.shape:
             total = total * dim
         a, axis = reshape(a, [simplify(total)]), 0
     at = _axis(axis, a.ndim, "take")
-    source, rank = a, indices.ndim
-    shape = [*a.shape[:at], *indices.shape, *a.shape[at + 1 :]]
+    shared = batch_dims + indices.ndim if batch_dims < 0 else batch_dims
+    if not 0 <= shared <= builtins.min(at, indices.ndim):
+        raise ValueError(
+            f"take: batch_dims: expected at most the axis, {at}, and the rank of the indices, "
+            f"{indices.ndim}, got {batch_dims}"
+        )
+    source, rank = a, indices.ndim - shared
+    shape = [*a.shape[:at], *indices.shape[shared:], *a.shape[at + 1 :]]
+    size = a.shape[at]
 
     def formula(*i: Expr) -> Expr:
-        place = indices[i[at : at + rank]]
-        return source[(*i[:at], place, *i[at + rank :])]
+        place = indices[(*i[:shared], *i[at : at + rank])]
+        if mode == "clip":
+            place = intrinsics.max(0, intrinsics.min(place, prim.cast(size, place.dtype) - 1))
+        elif mode == "wrap":
+            place = intrinsics.floormod(place, prim.cast(size, place.dtype))
+        value = source[(*i[:at], place, *i[at + rank :])]
+        if mode == "nan":
+            inside = intrinsics.all(place >= 0, place < prim.cast(size, place.dtype))
+            nan = as_scalar(float("nan"), source.dtype)
+            value = intrinsics.if_then_else(inside, value, nan)
+        return value
 
     return compute(shape, formula, "T_take", varargs_names=_axes("ax", len(shape)))
 
