@@ -475,12 +475,12 @@ def take(
     size = a.shape[at]
 
     def formula(*i: Expr) -> Expr:
-        place = indices[(*i[:shared], *i[at : at + rank])]
+        place: Expr = indices[(*i[:shared], *i[at : at + rank])]
         if mode == "clip":
             place = intrinsics.max(0, intrinsics.min(place, prim.cast(size, place.dtype) - 1))
         elif mode == "wrap":
             place = intrinsics.floormod(place, prim.cast(size, place.dtype))
-        value = source[(*i[:at], place, *i[at + rank :])]
+        value: Expr = source[(*i[:at], place, *i[at + rank :])]
         if mode == "nan":
             inside = intrinsics.all(place >= 0, place < prim.cast(size, place.dtype))
             nan = as_scalar(float("nan"), source.dtype)
