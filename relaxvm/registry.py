@@ -14,9 +14,12 @@ parameter.  The kinds are those of `relaxvm.values.kind_of` and ``vm``, ``storag
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, overload
 
 from .errors import RelaxVMError, did_you_mean
+
+if TYPE_CHECKING:
+    from .core._deferred import Deferred
 
 __all__ = [
     "COMPILED_PREFIX",
@@ -238,6 +241,12 @@ class Registry:
         record = self._own.get(name)
         return record if record is not None or self.parent is None else self.parent.lookup(name)
 
+    def callee(self, name: str) -> PackedFunc | None:
+        """Return the record that a program links for a name, or None: as `lookup`, but the function
+        may be one of relaxvm's that is looked for when it is first called, and then the record has
+        no signature and no documentation."""
+        return self.lookup(name)
+
     def get(self, name: str, allow_missing: bool = False) -> Any:
         """Return the callable of a name.
 
@@ -275,7 +284,15 @@ class Registry:
 class _Global(Registry):
     """The global registry.  Builtins and kernels register themselves when they are imported.  Since
     most programs call few, a module with some of them is only imported when the name of one, or the
-    list of all names, is requested."""
+    list of all names, is requested.
+
+    Linking a program does not request them: of the functions that it names, the core computes most.
+    What is linked finds its function when it is first called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._deferred: dict[str, tuple[PackedFunc, Deferred]] = {}
+        self._replaced: set[str] = set()
 
     def _import_home(self, name: str) -> None:
         """Import the module of a builtin or kernel, if a name is that of one."""
@@ -299,11 +316,43 @@ class _Global(Registry):
     def register(self, name: str, func: Callable[..., Any], **kwargs: Any) -> PackedFunc:
         if isinstance(name, str):
             self._import_home(name)
+            self._keep_deferred(name)
         return super().register(name, func, **kwargs)
 
     def remove(self, name: str) -> None:
         self._import_home(name)
+        self._keep_deferred(name)
         super().remove(name)
+
+    def _keep_deferred(self, name: str) -> None:
+        """Before a name loses its function: what is linked under it keeps the function, and nothing
+        is linked under it later."""
+        if name in self._own:
+            found = self._deferred.get(name)
+            if found is not None:
+                found[1].function  # noqa: B018
+            self._replaced.add(name)
+
+    def callee(self, name: str) -> PackedFunc | None:
+        if not isinstance(name, str) or name in self._own or name in self._replaced:
+            return self.lookup(name)
+        found = self._deferred.get(name)
+        if found is None:
+            from . import builtins, kernels
+
+            is_kernel = name.startswith((KERNEL_PREFIX, RESULT_PREFIX))
+            made = kernels.deferred(name) if is_kernel else builtins.deferred(name)
+            if made is None:
+                return self.lookup(name)
+            func, deferred = made
+            found = self._deferred.setdefault(name, (PackedFunc(name, func), deferred))
+        return found[0]
+
+    def is_deferred(self, record: PackedFunc) -> bool:
+        """Whether a record comes from `callee` and is that of a function of relaxvm which is looked
+        for when it is first called."""
+        found = self._deferred.get(record.name)
+        return found is not None and found[0] is record
 
     def lookup(self, name: str) -> PackedFunc | None:
         record = self._own.get(name)

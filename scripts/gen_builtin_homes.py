@@ -19,6 +19,7 @@ PATH = "relaxvm/builtins/_homes.py"
 def text() -> str:
     """The file."""
     names: dict[str, list[str]] = defaultdict(list)
+    at_once: list[str] = []
     for each in iter_modules(builtins.__path__):
         if not each.name.startswith("_"):
             importlib.import_module(f"{builtins.__name__}.{each.name}")
@@ -26,6 +27,10 @@ def text() -> str:
         package, _, module = str(GLOBAL.get(name).__module__).rpartition(".")
         if package == builtins.__name__:
             names[module].append(name)
+            record = GLOBAL.lookup(name)
+            assert record is not None
+            if record.effect or not builtins.is_reference(record):
+                at_once.append(name)
     lines = [
         '"""The builtins of each module.  Written by scripts/gen_builtin_homes.py."""',
         "",
@@ -33,7 +38,7 @@ def text() -> str:
         "",
         "from typing import Final",
         "",
-        '__all__ = ["BUILTINS"]',
+        '__all__ = ["AT_ONCE", "BUILTINS"]',
         "",
         "BUILTINS: Final = {",
     ]
@@ -42,6 +47,10 @@ def text() -> str:
         lines += [f'        "{name}",' for name in sorted(names[module])]
         lines.append("    ),")
     lines += ["}", '"""Module -> full names of its builtins, aliases among them."""', ""]
+    lines += ["AT_ONCE: Final = frozenset(", "    {"]
+    lines += [f'        "{name}",' for name in at_once]
+    about = "Those with effects, and aliases, which programs link with their module."
+    lines += ["    }", ")", f'"""{about}"""', ""]
     return "\n".join(lines)
 
 

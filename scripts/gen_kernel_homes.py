@@ -12,6 +12,7 @@ from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
 
+import numpy as np
 from generated import Files, main
 
 from relaxvm import kernels, registry
@@ -74,6 +75,7 @@ def made() -> str:
             if found.get(kernel) == module:
                 continue  # the other form of a kernel beside it
         modules[module].append(plain)
+    aliases, ufuncs = facts()
     lines = [
         '"""The kernels of each module.  Written by scripts/gen_kernel_homes.py."""',
         "",
@@ -81,7 +83,7 @@ def made() -> str:
         "",
         "from typing import Final",
         "",
-        '__all__ = ["KERNELS"]',
+        '__all__ = ["ALIASES", "KERNELS", "UFUNCS"]',
         "",
         "KERNELS: Final = {",
     ]
@@ -91,7 +93,28 @@ def made() -> str:
         lines.append("    ),")
     about = "Module -> names of kernels without their prefix; also of other forms, if elsewhere."
     lines += ["}", f'"""{about}"""', ""]
+    lines += ["ALIASES: Final = {", *[f'    "{a}": "{b}",' for a, b in sorted(aliases.items())]]
+    lines += ["}", '"""Other name of a kernel -> its name."""', ""]
+    lines += ["UFUNCS: Final = {", *[f'    "{a}": "{b}",' for a, b in sorted(ufuncs.items())]]
+    lines += ["}", '"""Kernel that is a ufunc -> the name that numpy has for it."""', ""]
     return "\n".join(lines)
+
+
+def facts() -> tuple[dict[str, str], dict[str, str]]:
+    """Other names of kernels, and the ufuncs that kernels are."""
+    aliases, ufuncs = {}, {}
+    for full in registry.GLOBAL.names():
+        record = kernels.record_of(full)
+        if record is None:
+            continue
+        name = full.removeprefix(registry.KERNEL_PREFIX)
+        if record.name != name:
+            aliases[name] = record.name
+        if record.ufunc is not None:
+            ufunc = record.ufunc.__name__
+            assert getattr(np, ufunc) is record.ufunc, name
+            ufuncs[name] = ufunc
+    return aliases, ufuncs
 
 
 FILES: Files = {PATH: text}

@@ -492,3 +492,117 @@ def test_the_command_shows_and_clears(model: Path, capsys: pytest.CaptureFixture
     assert not entries()
     assert command(["cache", "show", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["programs"] == []
+
+
+# Starts
+
+
+START = """
+import sys
+import numpy as np
+import relaxvm
+from relaxvm.vm import cache_index
+cache_index._SETTLED = 0  # the index takes files that have just been written
+vm = relaxvm.VirtualMachine(sys.argv[1])
+result = vm.main(x=np.ones((2, 3), "f4"), m=np.ones((3, 2), "f4"))[0]
+print(result.tolist(), *sorted(name for name in sys.modules if name.startswith("relaxvm.")))
+"""
+
+
+def test_a_cached_program_starts_without_the_compiler_and_the_kernels_in_python(
+    model: Path,
+) -> None:
+    expected = result(relaxvm.compile(model))
+    for _ in range(2):  # the first one verifies the file and enters it into the index
+        done = children.run(
+            [sys.executable, "-c", START, str(model)], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+    values, modules = done.stdout.rsplit("]", 1)
+    assert json.loads(f"{values}]") == expected.tolist()
+    units = {name.split(".")[1] for name in modules.split()}
+    assert not units & {"compiler", "frontend", "ir", "op", "te", "tir", "transform"}
+    kernels = {name for name in modules.split() if name.startswith("relaxvm.kernels.")}
+    assert kernels <= {
+        f"relaxvm.kernels.{name}"
+        for name in ("_families", "_homes", "_table", "cpu", "implementations")
+    }
+
+
+DEFERRED = """
+import sys
+import numpy as np
+import relaxvm
+from relaxvm.registry import GLOBAL
+
+def program(name, *constants):
+    ib = relaxvm.ExecBuilder()
+    with ib.function("main", 2):
+        ib.emit_call(name, [ib.r(0), *constants, ib.r(1)])
+        ib.emit_ret(ib.r(1))
+    return ib.get()
+
+from relaxvm.vm.linking import link, scope_of
+def linked(name, functions=None):
+    executable = program(name)
+    found = link(executable, scope_of(functions))
+    at = [info.name for info in executable.functions].index(name)
+    return found.callables[at], found.quick[at]
+
+def is_imported(module):
+    return f"relaxvm.kernels.{module}" in sys.modules
+
+# A ufunc, a kernel with an implementation in C, one without, and a builtin.
+sqrt, quick = linked("relaxvm.kernel.sqrt")
+assert quick is np.sqrt
+softmax, quick = linked("relaxvm.kernel.nn.softmax")
+assert quick is softmax, quick
+pad, quick = linked("relaxvm.kernel.nn.pad")
+assert quick is None
+copy, quick = linked("vm.builtin.copy")
+assert quick == "vm.builtin.copy"
+assert linked("vm.builtin.copy", [])[1] == quick, "a harmless builtin"
+assert linked("relaxvm.kernel.cast")[0].implementations == (
+    linked("relaxvm.kernel.astype")[0].implementations)
+assert not is_imported("elementwise") and not is_imported("nn")
+assert not is_imported("_kernel")
+x, out = np.array([4.0, 9.0], "f4"), np.empty(2, "f4")
+softmax(np.zeros((1, 2), "f4"), 1, out.reshape(1, 2))
+assert out.tolist() == [0.5, 0.5]
+assert not is_imported("_kernel"), "computed in C"
+sqrt(x, out)
+assert out.tolist() == [2, 3] and is_imported("elementwise")
+assert copy(x) is x
+
+# Errors are those of the function; so are its attributes.
+try:
+    softmax(np.zeros(2, "f4"), 1, out)
+except ValueError as error:
+    assert str(error) == "nn.softmax: axis: expected an axis of float32[2], got 1", error
+assert softmax.__name__ == "softmax", softmax.__name__
+assert softmax.reference.__module__ == "relaxvm.kernels.nn"
+assert GLOBAL.lookup("relaxvm.kernel.nn.softmax").func.reference is softmax.reference
+
+# Who registers another function under a name later does not change what is linked.
+linked_before, _ = linked("relaxvm.kernel.nn.relu")
+builtin_before, _ = linked("vm.builtin.make_tuple")
+later = []
+relaxvm.register_func("relaxvm.kernel.nn.relu", lambda *a: later.append(a), override=True)
+relaxvm.register_func("vm.builtin.make_tuple", lambda *a: later.append(a), override=True)
+linked_before(np.array([-1.0, 2.0], "f4"), out)
+assert out.tolist() == [0, 2] and builtin_before(1, 2) == (1, 2) and not later
+after, quick = linked("relaxvm.kernel.nn.relu")
+assert quick is None and after(x, out) is None and len(later) == 1
+assert linked("vm.builtin.make_tuple")[1] is None
+GLOBAL.remove("vm.builtin.make_tuple")
+assert GLOBAL.callee("vm.builtin.make_tuple") is None
+print("fine")
+"""
+
+
+def test_functions_that_are_looked_for_when_they_are_called() -> None:
+    done = children.run(
+        [sys.executable, "-c", DEFERRED], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "fine\n"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ._families import import_all, import_home
+from ._families import deferred, import_all, import_home
 from .registration import (
     OWN_PREFIX,
     PREFIX,
@@ -33,6 +33,7 @@ __all__ = [
     "AttentionKVCache",
     "ParamModule",
     "builtin",
+    "deferred",
     "import_all",
     "import_home",
     "is_reference",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["BUILTINS"]
+__all__ = ["AT_ONCE", "BUILTINS"]
 
 BUILTINS: Final = {
     "adt": (
@@ -222,3 +222,29 @@ BUILTINS: Final = {
     ),
 }
 """Module -> full names of its builtins, aliases among them."""
+
+AT_ONCE: Final = frozenset(
+    {
+        "relax.run.print",
+        "time",
+        "vm.builtin.call_py_func",
+        "vm.builtin.clear_py_func_registry",
+        "vm.builtin.debug_print",
+        "vm.builtin.get_py_func",
+        "vm.builtin.invoke_debug_func",
+        "vm.builtin.param_array_from_cache",
+        "vm.builtin.param_array_from_cache_by_name",
+        "vm.builtin.param_array_from_cache_by_name_unpacked",
+        "vm.builtin.param_module_from_cache",
+        "vm.builtin.param_module_from_cache_by_name",
+        "vm.builtin.print",
+        "vm.builtin.register_py_func",
+        "vm.builtin.tensor_cache.clear",
+        "vm.builtin.tensor_cache.get",
+        "vm.builtin.tensor_cache.load",
+        "vm.builtin.tensor_cache.remove",
+        "vm.builtin.tensor_cache.update",
+        "vm.move",
+    }
+)
+"""Those with effects, and aliases, which programs link with their module."""

@@ -15,6 +15,7 @@ __all__ = [
     "RUN_PREFIX",
     "builtin",
     "is_reference",
+    "reference_of",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -65,6 +66,11 @@ def builtin(
         return func
 
     return register
+
+
+def reference_of(name: str) -> Callable[..., Any]:
+    """The builtin of a full name, whose module has been imported."""
+    return _references[name]
 
 
 def is_reference(record: PackedFunc) -> bool:

@@ -11,10 +11,8 @@ from numpy.typing import NDArray
 
 from ..messages import describe, readable
 from ..pieces.cut import PIECE, check_time, converted, pieces, positions
-from ..pieces.order import distinct, distinct_slices, in_order_of_occurrence
 from ..values import Shape
 from .arguments import as_array, as_data_type, as_int, as_shape, as_str, size_of
-from .call import value_text
 from .registration import RUN_PREFIX, RUNTIME_PREFIX, builtin
 
 __all__: list[str] = []
@@ -69,6 +67,8 @@ def _format_of(name: str, args: Any) -> tuple[str, list[str]]:
     if not args:
         raise TypeError(f"{name}: expected a format and values, got no arguments")
     template, *values = args
+    from .call import value_text  # here, as `unique` does: most programs call neither
+
     return as_str(template, f"{name}: format"), [value_text(value) for value in values]
 
 
@@ -180,6 +180,8 @@ def unique(
         TypeError: an argument is of another kind.
         ValueError: x has no such axis.
     """
+    from ..pieces.order import distinct, distinct_slices, in_order_of_occurrence
+
     tensor = as_array(x, "unique")
     flags = [as_int(f, "unique") for f in (return_index, return_inverse, return_counts)]
     axis = None if axis is None else as_int(axis, "unique: axis")

@@ -24,22 +24,42 @@ fit each other, or `out` is read-only.  IndexError if `take` gets an index out o
 
 `kernel` registers a kernel: its signature and the checks of its arguments come from its
 annotations, which are kinds of parameters (`relaxvm.kernels.kinds`).  Importing a module registers
-its kernels; that happens when one of them is looked up, so that a program imports those modules
-alone whose kernels it calls.  `record_of` returns the
-record of a kernel, `ufunc_of` the numpy ufunc that it is.
+its kernels; that happens when one of them is looked up, or when a program that was verified before
+calls one that the C implementations leave to Python.  `record_of` returns the record of a kernel,
+`ufunc_of` the numpy ufunc that it is.
 """
 
-from ._families import import_all, import_home
-from ._kernel import PREFIX, ChainStep, KernelRecord, is_kernel, kernel, record_of, ufunc_of
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..registry import KERNEL_PREFIX as PREFIX
+from ._families import deferred, import_all, import_home, quick_of_deferred
+
+if TYPE_CHECKING:
+    from ._kernel import ChainStep, KernelRecord, is_kernel, kernel, record_of, ufunc_of
 
 __all__ = [
     "PREFIX",
     "ChainStep",
     "KernelRecord",
+    "deferred",
     "import_all",
     "import_home",
     "is_kernel",
     "kernel",
+    "quick_of_deferred",
     "record_of",
     "ufunc_of",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # Imported on first use: a program that runs its kernels in C does not need it.
+    if name in __all__:
+        from . import _kernel
+
+        value = getattr(_kernel, name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

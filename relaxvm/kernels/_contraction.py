@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import string
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
@@ -17,6 +16,8 @@ from .checks import WrongValue
 
 __all__ = ["contract"]
 
+_LETTERS: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+"""The labels that numpy takes."""
 _FEW: Final = 8
 """Operands for which numpy looks for the best order; the search takes cubic time."""
 _SMALL: Final = 1 << 22
@@ -129,9 +130,9 @@ def _order(operands: list[tuple[Term, NDArray[Any]]], target: Term) -> list[tupl
 
 def _letters(terms: Sequence[Term]) -> dict[int, str]:
     labels = dict.fromkeys(label for term in terms for label in term)
-    if len(labels) > len(string.ascii_letters):
+    if len(labels) > len(_LETTERS):
         raise WrongValue(f"subscripts: a product of {len(labels)} labels, more than numpy has")
-    return dict(zip(labels, string.ascii_letters, strict=False))
+    return dict(zip(labels, _LETTERS, strict=False))
 
 
 def _step(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["KERNELS"]
+__all__ = ["ALIASES", "KERNELS", "UFUNCS"]
 
 KERNELS: Final = {
     "blocks": (
@@ -275,3 +275,75 @@ KERNELS: Final = {
     ),
 }
 """Module -> names of kernels without their prefix; also of other forms, if elsewhere."""
+
+ALIASES: Final = {
+    "astype": "cast",
+    "expand_dims": "reshape",
+    "flatten": "reshape",
+    "nn.attention_bias": "nn.attention",
+    "nn.relu": "relu",
+    "remainder": "floor_mod",
+    "squeeze": "reshape",
+}
+"""Other name of a kernel -> its name."""
+
+UFUNCS: Final = {
+    "abs": "absolute",
+    "acos": "arccos",
+    "acosh": "arccosh",
+    "add": "add",
+    "asin": "arcsin",
+    "asinh": "arcsinh",
+    "atan": "arctan",
+    "atan2": "arctan2",
+    "atanh": "arctanh",
+    "bitwise_and": "bitwise_and",
+    "bitwise_not": "invert",
+    "bitwise_or": "bitwise_or",
+    "bitwise_xor": "bitwise_xor",
+    "ceil": "ceil",
+    "cos": "cos",
+    "cosh": "cosh",
+    "divide": "divide",
+    "equal": "equal",
+    "exp": "exp",
+    "expm1": "expm1",
+    "floor": "floor",
+    "floor_divide": "floor_divide",
+    "floor_mod": "remainder",
+    "greater": "greater",
+    "greater_equal": "greater_equal",
+    "isfinite": "isfinite",
+    "isinf": "isinf",
+    "isnan": "isnan",
+    "left_shift": "left_shift",
+    "less": "less",
+    "less_equal": "less_equal",
+    "log": "log",
+    "log1p": "log1p",
+    "log_add_exp": "logaddexp",
+    "logical_and": "logical_and",
+    "logical_not": "logical_not",
+    "logical_or": "logical_or",
+    "logical_xor": "logical_xor",
+    "maximum": "maximum",
+    "minimum": "minimum",
+    "mod": "fmod",
+    "multiply": "multiply",
+    "negative": "negative",
+    "not_equal": "not_equal",
+    "power": "power",
+    "remainder": "remainder",
+    "right_shift": "right_shift",
+    "round": "rint",
+    "sign": "sign",
+    "sin": "sin",
+    "sinh": "sinh",
+    "sqrt": "sqrt",
+    "square": "square",
+    "subtract": "subtract",
+    "tan": "tan",
+    "tanh": "tanh",
+    "trunc": "trunc",
+}
+"""Kernel that is a ufunc -> the name that numpy has for it."""

@@ -12,6 +12,7 @@ from functools import update_wrapper
 
 import numpy as np
 
+from ..core._deferred import Deferred
 from ..core.floating import is_ignored, report_status
 
 cimport numpy as cnp
@@ -147,7 +148,7 @@ cdef class DispatchedKernel:
     """A kernel: the first of its implementations in C that takes the arguments, else the reference.
 
     Args:
-        reference: the kernel in Python, which takes everything.
+        reference: the kernel in Python, which takes everything; or a `Deferred` that finds it.
         implementations: names of rows of the table, in the order in which they are tried.
         ufunc: the ufunc that the kernel is, if it is just one; floating-point errors are reported in
             its name.
@@ -180,7 +181,8 @@ cdef class DispatchedKernel:
             rvm_add_way(&self._ways, how)
         self._reference = reference
         self.implementations = implementations
-        update_wrapper(self, reference)
+        if type(reference) is not Deferred:
+            update_wrapper(self, reference)
         self.ufunc = ufunc
         self._ways.ufunc = <ufunc_object*><PyObject*>ufunc
         self._vectorcall = <void*>_vectorcall
@@ -188,7 +190,16 @@ cdef class DispatchedKernel:
     @property
     def reference(self):
         """The kernel in Python."""
+        if type(self._reference) is Deferred:
+            self._reference = self._reference.function
+            update_wrapper(self, self._reference)
         return self._reference
+
+    def __getattr__(self, name):
+        # The reference may not have been looked for yet, from which the attributes are.
+        if type(self._reference) is Deferred:
+            return getattr(self.reference, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def may_write(self, dtype, int64_t nbytes):
         """Whether an implementation may take a call with a result of this data type and size."""

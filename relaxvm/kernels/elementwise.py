@@ -17,7 +17,6 @@ from ._arrays import assign, copy_if_overlapping, share_float_type
 from ._blocks import blockwise, piecewise
 from ._kernel import ChainStep, kernel
 from .checks import WrongType, WrongValue, broadcast, check_out, native, result_dtype
-from .fused import run_chain
 from .kinds import Bools, Operand, Out, OutLike, Tensor, operand_like, passed, taken_by
 
 __all__: list[str] = []
@@ -149,6 +148,8 @@ def where(cond: Bools, a: Selected, b: Selected, out: Out) -> None:
     for operand in (a, b):
         check_out(out, operand.dtype, broadcast(cond=cond, a=a, b=b))
     # A chain selects block by block without branches: an unpredictable condition costs no more.
+    from .fused import run_chain  # here, since most programs do not need it
+
     if run_chain("where($0, $1, $2) -> %0", [cond, np.asarray(a), np.asarray(b)], out):
         return
     a, cond = copy_if_overlapping(a, out), copy_if_overlapping(cond, out)

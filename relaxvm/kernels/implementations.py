@@ -17,7 +17,9 @@ import numpy as np
 from . import _table
 from .cpu import CPU, SETS
 
-__all__ = ["IMPLEMENTATIONS", "Impl", "dispatched", "implementations_of"]
+__all__ = ["IMPLEMENTATIONS", "DispatchedKernel", "Impl", "dispatched", "implementations_of"]
+
+DispatchedKernel = _table.DispatchedKernel
 
 
 class Impl(NamedTuple):
@@ -75,6 +77,6 @@ def implementations_of(kernel: str) -> tuple[Impl, ...]:
 
 def dispatched(
     reference: Callable[..., None], impls: Iterable[Impl], ufunc: np.ufunc | None = None
-) -> _table.DispatchedKernel:
+) -> DispatchedKernel:
     """A kernel that tries implementations, and then its reference."""
-    return _table.DispatchedKernel(reference, tuple(impl.name for impl in impls), ufunc, _SET)
+    return DispatchedKernel(reference, tuple(impl.name for impl in impls), ufunc, _SET)

@@ -26,7 +26,10 @@ _LIMITS: Final = (
 _KEPT: Final = 8
 """The most verifications recorded per executable."""
 
-_Basis = tuple[tuple[int | None, ...], tuple[Signature | None, ...]]
+_SHIPPED: Final = "shipped"
+"""Stands for the signature of a function of relaxvm, which cannot change."""
+
+_Basis = tuple[tuple[int | None, ...], tuple[Signature | str | None, ...]]
 """The basis of a verification: limits, and the signatures of the packed functions."""
 
 _verified: Final[dict[int, tuple[weakref.ref[VMExecutable], list[_Basis]]]] = {}
@@ -83,7 +86,7 @@ def is_shipped(record: PackedFunc) -> bool:
     Other packages may register kernels too."""
     from .. import builtins
 
-    if builtins.is_reference(record):
+    if GLOBAL.is_deferred(record) or builtins.is_reference(record):
         return True
     module = getattr(record.func, "__module__", None) or ""
     if record.name.startswith(RESULT_PREFIX):
@@ -108,7 +111,7 @@ def _basis(executable: VMExecutable, limits: Limits, registry: Registry) -> _Bas
     return (
         tuple(getattr(limits, name) for name in _LIMITS),
         tuple([
-            record.signature if record is not None else None
+            None if record is None else _SHIPPED if is_shipped(record) else record.signature
             for record in _callees(executable, registry)
         ]),
     )
@@ -117,7 +120,7 @@ def _basis(executable: VMExecutable, limits: Limits, registry: Registry) -> _Bas
 def _callees(executable: VMExecutable, registry: Registry) -> list[PackedFunc | None]:
     # Nothing is known about the entries yet, not even that they are FunctionInfo.
     return [
-        registry.lookup(info.name)
+        registry.callee(info.name)
         for info in executable.functions
         if type(info) is FunctionInfo and type(info.name) is str and info.kind == FuncKind.PACKED
     ]

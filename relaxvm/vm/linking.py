@@ -31,7 +31,7 @@ from ..executable import SavedPrimFuncs, StoredKernels, VMExecutable
 from ..isa import KIND_SHIFT, VALUE_MASK, ArgKind, FuncKind, Opcode
 from ..limits import Limits
 from ..messages import readable
-from ..registry import COMPILED_PREFIX, GLOBAL, KERNEL_PREFIX, PackedFunc, Registry
+from ..registry import COMPILED_PREFIX, GLOBAL, KERNEL_PREFIX, RESULT_PREFIX, PackedFunc, Registry
 from ..verify.verified import is_shipped
 
 __all__ = ["Functions", "Linked", "link", "scope_of"]
@@ -103,13 +103,21 @@ class Scope(Registry):
         self._kernels = {**self._kernels, **saved.make(names, limits)}
 
     def lookup(self, name: str) -> PackedFunc | None:
+        return self._found(name, GLOBAL.lookup)
+
+    def callee(self, name: str) -> PackedFunc | None:
+        return self._found(name, GLOBAL.callee)
+
+    def _found(
+        self, name: str, in_global: Callable[[str], PackedFunc | None]
+    ) -> PackedFunc | None:
         if self._functions is not None:
             record = self._functions.lookup(name)
             if record is not None:
                 return record
         if name in self._kernels:
             return PackedFunc(name, self._kernels[name])
-        record = GLOBAL.lookup(name)
+        record = in_global(name)
         return record if record is not None and self._permits(record) else None
 
     def _permits(self, record: PackedFunc) -> bool:
@@ -183,7 +191,7 @@ def link(executable: VMExecutable, scope: Scope) -> Linked:
     quick: list[str | np.ufunc | Callable[..., Any] | None] = []
     missing: list[int] = []
     for index, info in enumerate(executable.functions):
-        record = scope.lookup(info.name) if info.kind == FuncKind.PACKED else None
+        record = scope.callee(info.name) if info.kind == FuncKind.PACKED else None
         if record is None and info.kind != FuncKind.BYTECODE:
             missing.append(index)
         callables.append(as_packed(record.func, record.name) if record is not None else None)
@@ -194,8 +202,13 @@ def link(executable: VMExecutable, scope: Scope) -> Linked:
 
 
 def _quick(record: PackedFunc) -> str | np.ufunc | Callable[..., Any] | None:
-    if builtins.is_reference(record):
-        return record.name
+    is_deferred = GLOBAL.is_deferred(record)
+    if not record.name.startswith((KERNEL_PREFIX, RESULT_PREFIX)):
+        return record.name if is_deferred or builtins.is_reference(record) else None
+    if is_deferred:
+        from ..kernels import quick_of_deferred
+
+        return quick_of_deferred(record)
     if not _is_kernel(record):
         return None
     from ..kernels import record_of
