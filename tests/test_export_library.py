@@ -554,3 +554,12 @@ def test_the_cache_is_not_written_to(path: Path, tmp_path: Path, monkeypatch: An
     check(loaded.with_section("exec_mode", None))
     assert not cache.exists()
     shutil.rmtree(cache, ignore_errors=True)
+
+
+def test_the_sources_of_kernels_can_be_kept(executable: Any, tmp_path: Path) -> None:
+    executable.export_library(tmp_path / "model.vmexec", workspace_dir=tmp_path / "a" / "b")
+    (source,) = (tmp_path / "a" / "b").iterdir()
+    assert source.name == "kernels0.c"
+    assert "double" in source.read_text()
+    vm = VirtualMachine(relaxvm.load(tmp_path / "model.vmexec"))
+    assert np.array_equal(vm["main"](X), X * 2 + 1)

@@ -76,8 +76,8 @@ REASONS: Final = [
         (f"*.{method}", f"no {name}", "no compiler of the user's is called; "
          "`relaxvm.Toolchain` chooses one")
         for method in ("export_library", "jit")
-        for name in ("fcompile", "addons", "workspace_dir", "force_recompile")
-        if (method, name) not in (("jit", "workspace_dir"), ("export_library", "force_recompile"))
+        for name in ("fcompile", "addons", "force_recompile")
+        if (method, name) != ("export_library", "force_recompile")
     ),
     ("*.DispatchSortScan", "no index_bits", _GPU),
     ("*.from_onnx", "dtype_dict=None, not 'float32'", "the model says the data types"),

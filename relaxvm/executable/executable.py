@@ -441,6 +441,7 @@ class VMExecutable:
         native: bool = True,
         for_tvm: bool | Iterable[str] = False,
         aligned: bool = False,
+        workspace_dir: str | PathLike[str] | None = None,
     ) -> None:
         """Write the executable together with its kernels to one file.
 
@@ -462,6 +463,8 @@ class VMExecutable:
                 process will register.  Programs for TVM are built with ``relax_pipeline="tvm"``.
             aligned: whether tensors are stored at multiples of 64 bytes, so that
                 ``load(path, mmap=True)`` uses them where they are.  TVM does not read such a file.
+            workspace_dir: a folder, made if needed, for the C source of the kernels of PrimFuncs,
+                to be looked at: ``kernels0.c`` and so on.
 
         Raises:
             FormatError: a constant or name has no binary form; nothing has been written.
@@ -476,7 +479,7 @@ class VMExecutable:
         from ..native.export import export_library
 
         export_library(self, file_name, debug=debug, native=native, for_tvm=for_tvm,
-                       aligned=aligned)  # fmt: skip
+                       aligned=aligned, workspace_dir=workspace_dir)  # fmt: skip
 
     @property
     def mod(self) -> ExecutableModule:

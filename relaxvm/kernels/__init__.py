@@ -16,7 +16,8 @@ these rules:
 - A kernel uses no memory of the size of its operands unless its description says so.  Kernels that
   need several passes work in blocks that fit in the cache, and compute floats narrower than 32 bits
   in float32.
-- Division by zero, overflow and invalid operations are reported as ``numpy.errstate`` says.
+- Division by zero, overflow and invalid operations are reported as ``numpy.errstate`` says;
+  warnings name the function, the pc and the variable, at the line that has called the VM.
 
 Errors: TypeError if an argument has the wrong type, a number does not fit the tensor's data type,
 or numpy does not have the operation for the data types.  ValueError if shapes or data types do not

@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from ..executable import LIBRARY_PART, SavedPrimFuncs, StoredKernels, VMExecutable
@@ -38,6 +39,7 @@ def export_library(
     native: bool = True,
     for_tvm: bool | Iterable[str] = False,
     aligned: bool = False,
+    workspace_dir: str | os.PathLike[str] | None = None,
 ) -> None:
     """See `VMExecutable.export_library`."""
     # Imported here and below, since most programs do not use TVM's libraries.
@@ -56,6 +58,8 @@ def export_library(
             raise ValueError(f"export_library: for_tvm: the kernels are machine code that TVM has "
                              f"compiled, which is not linked again; it is in {of_tvm.source}")
         _check_for_tvm(executable, parts, for_tvm, path, is_linked)
+    if workspace_dir is not None:
+        _write_sources(_library_state(parts), Path(workspace_dir))
     if not is_linked:
         binary.save(executable, path, debug=debug, kernels=parts, aligned=aligned)
         return
@@ -66,6 +70,13 @@ def export_library(
             state,
             file,
         )
+
+
+def _write_sources(state: LibraryState | None, folder: Path) -> None:
+    """Write the C sources of the kernels to ``kernels0.c`` and so on."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for i, source in enumerate([] if state is None else state["sources"]):
+        (folder / f"kernels{i}.c").write_text(source["text"], encoding="utf-8")
 
 
 def _as_stored(kernels: Mapping[str, Callable[..., Any]]) -> Mapping[str, Callable[..., Any]]:

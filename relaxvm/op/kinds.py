@@ -364,6 +364,11 @@ def _to_dtype(name: str, value: Any) -> str:
         raise IllTyped(f"{name}: expected a data type, got {_got(value)}: {error}") from None
 
 
+def _to_known_dtype(name: str, value: Any) -> str | None:
+    """A data type; None for TVM's spellings of none."""
+    return None if isinstance(value, str) and value in ("void", "") else _to_dtype(name, value)
+
+
 def _to_any(name: str, value: Any) -> Any:
     return value
 
@@ -433,6 +438,8 @@ def kind_named(annotation: str) -> Kind:
 
 
 def _derived(annotation: str) -> Kind:
+    if annotation == "DType | None":
+        return kind_named("DType")._replace(optional=True, convert=_to_known_dtype)
     if annotation.endswith(" | None"):
         return kind_named(annotation.removesuffix(" | None"))._replace(optional=True)
     if annotation.startswith("Literal["):

@@ -69,6 +69,11 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "tvm.ir.transform": ("relaxvm.transform",),
     "tvm.ir.type": ("relaxvm.ir",),
     "tvm.instrument": ("relaxvm.transform.instruments", "relaxvm.transform"),
+    "tvm.nd": (
+        *_only(_RUNTIME, "cpu cuda device empty from_dlpack metal opencl rocm vulkan"),
+        f"{_RUNTIME}:NDArray=Tensor",
+        f"{_RUNTIME}:array=tensor",
+    ),
     "tvm.relax": (
         *_only(_RUNTIME, "VirtualMachine VMInstrumentReturnKind"),
         *_only(_TARGET, "build"),
@@ -88,6 +93,9 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "tvm.relax.backend.dispatch_sampling": (f"{_HERE}.passes:DispatchSampling",),
     "tvm.relax.backend.dispatch_sort_scan": (f"{_HERE}.passes:DispatchSortScan",),
+    "tvm.relax.backend.contrib": (),
+    "tvm.relax.backend.contrib.example_npu": (f"{_HERE}.backends:NPU",),
+    "tvm.relax.backend.contrib.tensorrt": (f"{_HERE}.backends:partition_for_tensorrt",),
     "tvm.relax.backend.cuda": (),
     "tvm.relax.backend.cuda.cublas": (f"{_HERE}.gpu:partition_for_cublas",),
     "tvm.relax.backend.cuda.cudnn": (f"{_HERE}.gpu:partition_for_cudnn",),
