@@ -94,6 +94,22 @@ print(a.numpy().sum(), isinstance(a, tvm.nd.NDArray), tvm.nd.empty((2,)).shape)
     assert as_tvm(CONV_RELU + code) == "4.0 True (2,)\n"
 
 
+def test_tuples_of_results_are_arrays() -> None:
+    code = '''
+@I.ir_module
+class Pair:
+    @R.function
+    def main(x: R.Tensor((2,), "float32")):
+        return (x, x)
+
+vm = relax.VirtualMachine(relax.build(Pair, "llvm"), tvm.cpu())
+found = vm["main"](tvm.runtime.tensor(np.ones(2, "float32")))
+print(isinstance(found, tvm.ir.Array), isinstance([], tvm.ir.Array), isinstance({}, tvm.ir.Array),
+      tvm.ir.Array((1, 2)), len(tvm.ir.Array()))
+'''
+    assert as_tvm(CONV_RELU + code) == "True True False [1, 2] 0\n"
+
+
 def test_extern_is_a_function_and_a_module() -> None:
     code = '''
 from tvm.relax.frontend import nn

@@ -44,8 +44,6 @@ REASONS: Final = [
     ),
     ("*.script", "show_meta=True, not False", "the text reads back, constants and all"),
     ("tvm.build", "no pipeline", "TVM's lowering of loops; relaxvm writes C"),
-    ("*.Array", "no input_list", _LISTS),
-    ("*.Array.index", "stop=*", _LISTS),
     ("*.List.index", "stop=*", _LISTS),
     ("tvm_ffi.List", "no input_list", _LISTS),
     ("tvm_ffi.List.*", "no value*", _LISTS),

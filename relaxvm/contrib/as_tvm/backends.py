@@ -1,9 +1,9 @@
 """Patterns of two backends of TVM that programs partition for: the example of an accelerator, by
 which TVM's tutorial shows how a code generator is added, and TensorRT, a library for GPUs.
 
-Importing ``tvm.relax.backend.contrib.example_npu`` or ``.tensorrt`` registers their patterns.  There
-is no code generator of these names, nor in TVM's own wheel: a program may register one, as a packed
-function ``relax.ext.NAME``, for `relax.transform.RunCodegen`.
+Importing ``tvm.relax.backend.contrib.example_npu`` or ``.tensorrt`` registers their patterns.  As
+TVM's own wheel, relaxvm has no code generator of these names: a program may register one, as a
+packed function ``relax.ext.NAME``, for `relax.transform.RunCodegen`.
 
 Source: ``tvm.relax.backend.contrib`` of apache-tvm 0.27.
 """
