@@ -15,6 +15,7 @@ from relaxvm.kernels import _table
 from relaxvm.kernels.blocks import BLOCK
 from relaxvm.kernels.cpu import SETS
 
+from .operators.trees import forest
 from .test_kernel_sets import Kernel, of_set, reference
 
 pytestmark = pytest.mark.skipif(not SETS, reason="no kernels for this processor")
@@ -252,6 +253,17 @@ def resize(of: Hostile) -> list[Any]:
             of.some("stretch", "not_larger"), of.tensor(shape[0], *size, shape[3])]  # fmt: skip
 
 
+def trees(of: Hostile) -> list[Any]:
+    columns, count, rows = of.some(3, 1, 5), of.some(1, 2, 3), of.some(5, 1, 70)
+    tables = forest(of.rng, of.some(3, 1, 8), of.some(2, 0, 5), columns, count)
+    if of.rng.random() < 0.5:  # a number that does not fit, which a row gets to or not
+        table = tables[of.rng.integers(1, 7)]
+        at = of.rng.integers(max(table.size, 1))
+        table.flat[at : at + 1] = of.some(-1, 1, 2, 3, 100, 127)
+    return [of.tensor(rows, columns), *tables, of.some("SUM", "AVERAGE", "MIN", "MAX"), count,
+            of.tensor(rows, count)]  # fmt: skip
+
+
 def winograd(of: Hostile) -> list[Any]:
     w, more = Window(of, fixed=True), of.some(1, 2)
     return convolved(of, w, of.tensor(36, more, w.count, BLOCK, BLOCK), more)
@@ -265,6 +277,7 @@ MAKERS: dict[str, Callable[[Hostile], list[Any]]] = {
     "nn.conv2d_gathered_blocks": gathered,
     "nn.conv2d_winograd_blocks": winograd,
     "image.resize": resize,
+    "tree_ensemble": trees,
     "nn.gate_blocks": gate,
     "nn.mean_blocks": mean,
     "nn.from_blocks": lambda of: to_blocks(of)[::-1],

@@ -21,6 +21,7 @@ from relaxvm.limits import Limits
 from relaxvm.versions import versions
 
 from . import children
+from .operators.trees import forest
 
 pytestmark = pytest.mark.skipif(not SETS, reason="no kernels for this processor")
 
@@ -302,6 +303,44 @@ def test_resizing(method: str, which: str) -> None:
         plain(x, scales, None, *settings, want)
         run(x, scales, None, *settings, found)
         np.testing.assert_array_equal(found, want, f"seed {seed}: {settings}")
+
+
+@pytest.mark.parametrize("which", SETS)
+@pytest.mark.parametrize("aggregate", ["SUM", "AVERAGE", "MIN", "MAX"])
+def test_trees(aggregate: str, which: str) -> None:
+    """The same bits as the reference's, with NaN, infinities and values that equal thresholds."""
+    run, plain = of_set("tree_ensemble", which), reference("tree_ensemble")
+    for seed in range(24):
+        rng = np.random.default_rng(seed)
+        rows, trees, count = [int(n) for n in rng.integers(1, [200, 12, 6])]
+        dtype = [np.float32, np.float64][seed % 2]
+        tables = forest(rng, trees, seed % 7, 5, count, dtype)
+        x = rng.standard_normal((rows, 5)).round(1).astype(dtype)
+        x[rng.random(x.shape) < 0.1] = rng.choice([np.nan, np.inf, -np.inf])
+        want, found = np.full((2, rows, count), 7, dtype)
+        plain(x, *tables, aggregate, count, want)
+        run(x, *tables, aggregate, count, found)
+        np.testing.assert_array_equal(found, want, f"seed {seed}")
+
+
+@pytest.mark.parametrize("which", SETS)
+def test_trees_that_are_wrong_are_refused(which: str) -> None:
+    """Numbers of another node, column or target, and ways in a circle, where a row gets to them."""
+    run, plain = of_set("tree_ensemble", which), reference("tree_ensemble")
+    names = ["thresholds", "features", "modes", "branches", "roots", "starts", "targets"]
+    x = np.zeros((9, 5), np.float32)
+    ends = {"features": 5, "modes": 8, "branches": 93, "roots": 93, "starts": 97, "targets": 2}
+    for at, name in enumerate(names[1:], 1):
+        for number in (-1, -(2**31), 2**31 - 1, ends[name]):
+            tables = forest(np.random.default_rng(at), 3, 4, 5, 2)
+            tables[at][...] = min(max(number, -128), 127) if name == "modes" else number
+            for kernel, error in ((run, "refused"), (plain, "expected")):
+                with pytest.raises((RuntimeError, ValueError), match=error):
+                    kernel(x, *tables, "SUM", 2, np.empty((9, 2), np.float32))
+    tables = forest(np.random.default_rng(0), 3, 4, 5, 2)
+    tables[3][...] = 0
+    with pytest.raises(RuntimeError, match="refused"):
+        run(x, *tables, "SUM", 2, np.empty((9, 2), np.float32))
 
 
 @pytest.mark.parametrize("which", SETS)

@@ -22,6 +22,7 @@ from relaxvm.kernels import blocks, linear
 from relaxvm.kernels.cpu import SETS
 
 from . import children
+from .operators.trees import forest
 from .test_kernel_sets import of_set
 from .time_attacks import machine
 
@@ -136,6 +137,11 @@ CASES: dict[str, Callable[[], tuple[str, list[Any], list[tuple[int, ...]]]]] = {
         "image.resize",
         [drawn(1, 2, 80, 70, 16), None, None, (2, 3), (160, 150), *LINEAR],
         [(1, 2, 160, 150, 16)],
+    ),
+    "trees": lambda: (
+        "tree_ensemble",
+        [drawn(1500, 9), *forest(np.random.default_rng(0), 40, 7, 9, 3), "SUM", 3],
+        [(1500, 3)],
     ),
     "to_blocks": lambda: ("nn.to_blocks", [drawn(1, 19, 210, 211)], [(1, 2, 210, 211, 16)]),
     "from_blocks": lambda: (

@@ -411,7 +411,7 @@ def test_the_kernel() -> None:
         ({"branches": np.zeros((3, 2), np.int32)}, "branches: expected trees, got a cycle"),
         ({"starts": np.zeros(2, np.int32)}, "starts: expected shape [4], got"),
         ({"targets": np.ones(2, np.int32)}, "targets: expected numbers from 0 to 0, got others"),
-        ({"weights": np.ones(3, np.float32)}, "weights: expected 2 numbers, got"),
+        ({"weights": np.ones(3, np.float32)}, "weights: expected shape [2], got"),
         ({"out": np.empty((2, 2), np.float32)}, "out: expected float32[2, 1], got"),
     ],
 )  # fmt: skip

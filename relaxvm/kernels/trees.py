@@ -49,30 +49,25 @@ def tree_ensemble(
     Node i compares column features[i] with thresholds[i]: modes[i] is 0 for a leaf, 1 for <=, 2 for
     <, 3 for ==, plus 4 if NaN passes, too.  A row that passes goes to branches[i, 0], another to
     branches[i, 1].  Trees begin at roots.  Leaf i has the elements from starts[i] to starts[i + 1]
-    of targets and weights.  Uses memory for the nodes."""
+    of targets and weights.  Only the nodes that rows get to are checked.  Uses memory for the
+    nodes."""
     if x.ndim != 2:
         raise WrongValue(f"x: expected 2 axes, got {describe(x)}")
-    # Copies, which stay as they were checked.
+    check_out(out, native(x.dtype), (x.shape[0], count))
+    # Copies, which stay as they are checked.
     features, modes, branches, roots, starts, targets = [
         each.astype(np.intp) for each in (features, modes, branches, roots, starts, targets)
     ]
     nodes = len(thresholds) if thresholds.ndim == 1 else 0
-    _need("features", features, (nodes,), 0, max(x.shape[1] - 1, 0))
-    _need("modes", modes, (nodes,), 0, IF_MISSING + EQUAL)
-    _need("branches", branches, (nodes, 2), 0, nodes - 1)
-    _need("roots", roots, (roots.size,), 0, nodes - 1)
-    _need("targets", targets, (targets.size,), 0, count - 1)
-    _need("starts", starts, (nodes + 1,), 0, targets.size)
-    if weights.shape != targets.shape:
-        raise WrongValue(f"weights: expected {targets.size} numbers, got {describe(weights)}")
-    if not x.shape[1] and np.any(modes % IF_MISSING):
-        raise WrongValue(f"x: expected columns, got {describe(x)}")
-    dtype = native(x.dtype)
-    check_out(out, dtype, (x.shape[0], count))
+    _need("features", features, (nodes,))
+    _need("modes", modes, (nodes,))
+    _need("branches", branches, (nodes, 2))
+    _need("roots", roots, (roots.size,))
+    _need("targets", targets, (targets.size,))
+    _need("starts", starts, (nodes + 1,))
+    _need("weights", weights, (targets.size,))
     x = copy_if_overlapping(x, out)
     ensemble = _Ensemble(thresholds, features, modes, branches, roots)
-    begins, ends = starts[:-1], starts[1:]
-    slots = int((ends - begins).max(initial=0))
     rows = max(1, _BLOCK // max(roots.size, 1))
     for first in range(0, x.shape[0], rows):
         check_time()
@@ -82,10 +77,12 @@ def tree_ensemble(
         if aggregate in ("MIN", "MAX"):
             found[...] = np.inf if aggregate == "MIN" else -np.inf
         row = np.broadcast_to(np.arange(len(leaves))[:, None], leaves.shape)
-        at, end = begins[leaves], ends[leaves]
-        for _ in range(slots):
-            is_there = at < end
+        at, end = starts[leaves], starts[leaves + 1]
+        _within("starts", at, end)
+        _within("starts", end, targets.size)
+        while (is_there := at < end).any():
             index = at[is_there]
+            _within("targets", targets[index], count - 1)
             places = (row[is_there], targets[index])
             if aggregate == "MIN":
                 np.minimum.at(found, places, weights[index])
@@ -111,42 +108,49 @@ class _Ensemble:
     ) -> None:  # fmt: skip
         self.thresholds = thresholds.astype(working_dtype(native(thresholds.dtype)))
         self.features = features
-        self.mode = (modes % IF_MISSING).astype(np.int8)
-        self.if_missing = modes >= IF_MISSING
-        self.has_missing = bool(self.if_missing.any())
-        used = set(np.unique(self.mode).tolist())
-        self.is_plain = used <= {LEAF, LESS_EQUAL}
-        itself = np.arange(len(branches))
-        is_leaf = self.mode == LEAF
-        self.passed = np.where(is_leaf, itself, branches[:, 0])
-        self.failed = np.where(is_leaf, itself, branches[:, 1])
+        self.modes = modes
+        self.branches = branches
         self.roots = roots
 
     def leaves(self, x: NDArray[Any]) -> NDArray[np.intp]:
         """The leaf that each row gets to in each tree."""
-        row = np.arange(len(x))[:, None]
-        place = np.broadcast_to(self.roots, (len(x), len(self.roots)))
-        for _ in range(len(self.mode)):
-            if not self.mode[place].any():
-                return place
+        if len(x):
+            _within("roots", self.roots, len(self.modes) - 1)
+        row, tree = np.indices((len(x), len(self.roots)))
+        place = np.array(np.broadcast_to(self.roots, row.shape))
+        row, tree, at = row.reshape(-1), tree.reshape(-1), place.reshape(-1)
+        for _ in range(len(self.modes) + 1):
             check_time()
-            given, bound = x[row, self.features[place]], self.thresholds[place]
-            passes = given <= bound
-            if not self.is_plain:
-                mode, same = self.mode[place], given == bound
-                passes = np.where(mode == EQUAL, same, passes & ((mode != LESS) | ~same))
-            if self.has_missing:
-                passes |= np.isnan(given) & self.if_missing[place]
-            place = np.where(passes, self.passed[place], self.failed[place])
-        if self.mode[place].any():
-            raise WrongValue("branches: expected trees, got a cycle")
-        return place
+            mode = self.modes[at]
+            _within("modes", mode, IF_MISSING + EQUAL)
+            goes_on = mode % IF_MISSING != LEAF
+            row, tree, at, mode = [each[goes_on] for each in (row, tree, at, mode)]
+            if not at.size:
+                return place
+            if not x.shape[1]:
+                raise WrongValue("x: expected columns, got none")
+            feature = self.features[at]
+            _within("features", feature, x.shape[1] - 1)
+            at = self.branches[at, np.where(self._passes(x[row, feature], at, mode), 0, 1)]
+            _within("branches", at, len(self.modes) - 1)
+            place[row, tree] = at
+        raise WrongValue("branches: expected trees, got a cycle")
+
+    def _passes(
+        self, given: NDArray[Any], at: NDArray[np.intp], mode: NDArray[np.intp]
+    ) -> NDArray[np.bool_]:
+        bound = self.thresholds[at]
+        same, comparison = given == bound, mode % IF_MISSING
+        passes = (given <= bound) & ((comparison != LESS) | ~same)
+        found: NDArray[np.bool_] = np.where(comparison == EQUAL, same, passes)
+        return found | (np.isnan(given) & (mode >= IF_MISSING))
 
 
-def _need(
-    name: str, tensor: NDArray[Any], shape: tuple[int, ...], least: int, most: int
-) -> None:
+def _need(name: str, tensor: NDArray[Any], shape: tuple[int, ...]) -> None:
     if tensor.shape != shape:
         raise WrongValue(f"{name}: expected shape {list(shape)}, got {describe(tensor)}")
-    if tensor.size and not (least <= int(tensor.min()) and int(tensor.max()) <= most):
-        raise WrongValue(f"{name}: expected numbers from {least} to {most}, got others")
+
+
+def _within(name: str, numbers: NDArray[np.intp], most: int | NDArray[np.intp]) -> None:
+    if numbers.size and not ((numbers >= 0) & (numbers <= most)).all():
+        raise WrongValue(f"{name}: expected numbers from 0 to {np.max(most)}, got others")

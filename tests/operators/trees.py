@@ -28,6 +28,30 @@ def ensemble(
     return out
 
 
+def forest(
+    rng: np.random.Generator, trees: int, depth: int, columns: int, count: int,
+    dtype: Any = np.float32,
+) -> list[Any]:  # fmt: skip
+    """The tables of full trees of all comparisons, whose leaves have a weight for each target, with
+    the data types that the kernel in C takes."""
+    inner, size = 2**depth - 1, 2 ** (depth + 1) - 1
+    modes = rng.choice([1, 1, 1, 2, 3, 5, 6], (trees, size)).astype(np.int8)
+    modes[:, inner:] = 0
+    nodes = np.arange(size)
+    own = [np.where(nodes < inner, 2 * nodes + side, nodes) for side in (1, 2)]
+    roots = np.arange(trees) * size
+    starts = np.concatenate([[0], np.cumsum(count * (modes.reshape(-1) == 0))])
+    tables = [
+        rng.integers(0, columns, trees * size), modes.reshape(-1),
+        (np.stack(own, 1) + roots[:, None, None]).reshape(-1, 2), roots, starts,
+        np.tile(np.arange(count), trees * (inner + 1)),
+    ]  # fmt: skip
+    features, _, *others = [table.astype(np.int32) for table in tables]
+    thresholds = rng.standard_normal(trees * size).round(1).astype(dtype)
+    weights = rng.standard_normal(len(tables[-1])).astype(dtype)
+    return [thresholds, features, tables[1], *others, weights]
+
+
 def _arguments(draw: Any) -> tuple[Any, ...]:
     """Two trees of two comparisons, which share their leaves."""
     branches = np.array([[1, 2], [3, 4], [2, 2], [3, 3], [4, 4], [6, 3], [2, 4]])
