@@ -142,8 +142,9 @@ class _Ensemble:
         bound = self.thresholds[at]
         same, comparison = given == bound, mode % IF_MISSING
         passes = (given <= bound) & ((comparison != LESS) | ~same)
-        found: NDArray[np.bool_] = np.where(comparison == EQUAL, same, passes)
-        return found | (np.isnan(given) & (mode >= IF_MISSING))
+        missing = np.isnan(given) & (mode >= IF_MISSING)
+        found: NDArray[np.bool_] = np.where(comparison == EQUAL, same, passes) | missing
+        return found
 
 
 def _need(name: str, tensor: NDArray[Any], shape: tuple[int, ...]) -> None:
