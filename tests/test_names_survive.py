@@ -206,6 +206,18 @@ def test_warnings_of_kernels_in_numpy_name_the_variable(name: str) -> None:
     assert np.geterrcall() is None
 
 
+def test_warnings_of_instrumented_runs_name_the_variable() -> None:
+    """While an instrument is set, ufuncs are called by Python."""
+    vm = relaxvm.VirtualMachine(relaxvm.build(chain()))
+    seen: list[str] = []
+    vm.set_instrument(lambda func, name, before, ret, *args: seen.append(name))
+    message = r"divide by zero encountered in log \(main, pc \d+: logarithm\)"
+    with pytest.warns(RuntimeWarning, match=message) as caught:
+        vm.main(np.zeros((200, 200), "f4"))
+    assert [each.filename for each in caught] == [__file__]
+    assert "relaxvm.kernel.log" in seen
+
+
 def test_warnings_of_kernels_in_numpy_outside_of_a_run() -> None:
     kernel = GLOBAL.get("relaxvm.kernel.cumprod")
     with pytest.warns(RuntimeWarning, match="overflow encountered in cumprod$") as caught:

@@ -147,6 +147,15 @@ def test_kinds(tmp_path: Path) -> None:
     assert kind_of(b"some text") is None
 
 
+def test_unknown_arguments(folder: Path) -> None:
+    for program, name, hint in (
+        ("model.onnx", "shape_dic", "did you mean 'shape_dict'.*; for this program there are"),
+        (Twice, "exec_mod", "did you mean 'exec_mode'.*; it takes target, params"),
+    ):
+        with pytest.raises(TypeError, match=f"compile: .*{name}.*{hint}"):
+            relaxvm.compile(program, **{name: 1})
+
+
 # Names
 
 

@@ -387,3 +387,16 @@ def test_names_with_dots_are_namespaces(registered: list[str]) -> None:
 def test_every_constructor_has_a_row() -> None:
     rows = re.findall(r"^\| `([\w.]+)\(", load("gen_ops").page(), re.MULTILINE)
     assert sorted(rows) == sorted(CONSTRUCTORS)
+
+
+def test_unknown_arguments_of_operators() -> None:
+    """With parameters of their own, and with those of the type rule."""
+    x = Var("x", TensorType((1, 3, 8, 8), "float32"))
+    hint = "unknown argument 'stride'; did you mean 'strides'.; the arguments are data, weight, "
+    with pytest.raises(TypeError, match=f"relax.nn.conv2d: {hint}"):
+        op.nn.conv2d(x, x, stride=2)
+    with pytest.raises(TypeError, match=r"relax\.nn\.conv2d: missing a required argument: 'weight'"):
+        op.nn.conv2d(x)
+    hint = "unknown argument 'axes'; did you mean 'axis'.; the arguments are data, axis"
+    with pytest.raises(TypeError, match=f"relax.nn.softmax: {hint}"):
+        op.nn.softmax(x, axes=1)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from inspect import signature
 from pathlib import Path
 from typing import Any, Final
 
@@ -110,11 +111,11 @@ def read_program(
     if kind.name == "onnx":
         from ..frontend.onnx import from_onnx
 
-        return from_onnx(source, limits=limits, **(options or {})), params
+        return _imported(from_onnx, source, limits, options or {}), params
     if kind.name == "pt2":
         from ..frontend.torch import from_exported_program
 
-        return from_exported_program(source, limits=limits, **(options or {})), params
+        return _imported(from_exported_program, source, limits, options or {}), params
     if kind.name == "script":
         if not scripts or limits == Limits.untrusted():
             raise ValueError(f"{name}: reading a Python script runs it; relaxvm.compile(path) does "
@@ -128,10 +129,28 @@ def read_program(
     return from_text(text, params, limits=limits), None
 
 
+_OWN: Final = ("target", "params", "relax_pipeline", "exec_mode", "limits", "entry", "cache")
+"""Arguments of `relaxvm.compile` for programs of all kinds."""
+
+
+def _imported(
+    frontend: Callable[..., Any], source: Any, limits: Limits | None, options: Mapping[str, Any]
+) -> Any:
+    """What a frontend makes of a file, with arguments that it has."""
+    known = list(dict.fromkeys([*_OWN, *list(signature(frontend).parameters)[1:]]))
+    for name in options:
+        if name not in known:
+            hint = did_you_mean(name, known)
+            raise TypeError(f"compile: unexpected argument {name!r}{hint}; for this program there "
+                            f"are {', '.join(known)}")  # fmt: skip
+    return frontend(source, limits=limits, **options)
+
+
 def _refuse_options(what: str, entry: str | None, options: Mapping[str, Any] | None) -> None:
     if options:
-        raise TypeError(f"compile: {', '.join(options)}: for ONNX models and programs of "
-                        f"torch.export, and this is {what}")  # fmt: skip
+        names, hint = ", ".join(options), did_you_mean(next(iter(options)), _OWN)
+        raise TypeError(f"compile: {names}: for ONNX models and programs of torch.export, and this "
+                        f"is {what}{hint}; it takes {', '.join(_OWN)}")  # fmt: skip
     if entry is not None:
         raise TypeError(f"compile: entry: for Python scripts, and this is {what}")
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.floating import reporting
 from ..elementwise import FUNCTIONS, ElementwiseFunction
 from ..messages import describe
 from ..pieces.cut import pieces
@@ -93,12 +94,16 @@ def _register(
     doc: str,
     at_once: Callable[[Callable[..., None]], Callable[..., None]],
 ) -> None:
+    def wrap(general: Callable[..., None]) -> Callable[..., None]:
+        assert function.ufunc is not None
+        return reporting(at_once(general), function.ufunc.__name__)
+
     run.__name__ = run.__qualname__ = function.name
     run.__doc__ = doc
     kernel(
         function.name,
         *filter(None, [function.alias]),
-        wrap=at_once if _keeps_dtype(function.ufunc) else None,
+        wrap=wrap if _keeps_dtype(function.ufunc) else None,
         ufunc=function.ufunc,
         step=ChainStep(function.arity, is_exact=function.is_exact, keeps=function.keeps),
     )(run)

@@ -518,7 +518,7 @@ def _constructor(record: Operator, arguments: Callable[..., tuple[Any, ...]] | N
 
     def build(*args: Any, **kwargs: Any) -> Call:
         if arguments is not None:
-            args, kwargs = arguments(*args, **kwargs), {}
+            args, kwargs = _rearranged(arguments, args, kwargs), {}
         operands, attrs = _bind(parameters, args, kwargs)
         return Call(op, operands, attrs)
 
@@ -534,6 +534,26 @@ def _constructor(record: Operator, arguments: Callable[..., tuple[Any, ...]] | N
         return call
 
     return make
+
+
+def _rearranged(
+    arguments: Callable[..., tuple[Any, ...]], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Any, ...]:
+    """``arguments(*args, **kwargs)``, whose errors about the call have its own parameters."""
+    try:
+        return arguments(*args, **kwargs)
+    except TypeError:
+        signature = inspect.signature(arguments)
+        for name in kwargs:
+            if name not in signature.parameters:
+                names = list(signature.parameters)
+                raise IllTyped(f"unknown argument {name!r}{did_you_mean(name, names)}; the "
+                               f"arguments are {', '.join(names)}") from None  # fmt: skip
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise IllTyped(str(error)) from None
+        raise
 
 
 def _bind(
@@ -573,7 +593,8 @@ def _bind(
             if name in names[: len(args)]:
                 raise IllTyped(f"argument {name!r} is given twice")
             if name not in names:
-                raise IllTyped(f"unknown argument {name!r}{did_you_mean(name, names)}")
+                raise IllTyped(f"unknown argument {name!r}{did_you_mean(name, names)}; the "
+                               f"arguments are {', '.join(names)}")  # fmt: skip
     if any(not isinstance(operands[i], Expr) for i in numbers):
         constants_beside(operands, numbers)
     return operands, attrs
