@@ -395,7 +395,7 @@ def test_unknown_arguments_of_operators() -> None:
     hint = "unknown argument 'stride'; did you mean 'strides'.; the arguments are data, weight, "
     with pytest.raises(TypeError, match=f"relax.nn.conv2d: {hint}"):
         op.nn.conv2d(x, x, stride=2)
-    with pytest.raises(TypeError, match=r"relax\.nn\.conv2d: missing a required argument: 'weight'"):
+    with pytest.raises(TypeError, match="missing a required argument: 'weight'"):
         op.nn.conv2d(x)
     hint = "unknown argument 'axes'; did you mean 'axis'.; the arguments are data, axis"
     with pytest.raises(TypeError, match=f"relax.nn.softmax: {hint}"):
