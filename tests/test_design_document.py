@@ -1,7 +1,7 @@
 """The programs of the design document "Relax VM Design", almost as they are written there.
 
 TVM's arrays are replaced by numpy's, and TVM's registration by `relaxvm.register_func`; `rx` and
-`relax` are relaxvm.
+`relax` are relaxvm.  The last test has the programs with TVM's names, as they are there.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import relaxvm
 import relaxvm as relax
 import relaxvm as rx
 from relaxvm.registry import GLOBAL
+
+from .test_as_tvm_names import as_tvm
 
 
 @pytest.fixture(autouse=True)
@@ -169,3 +171,103 @@ def test_shape_calculation() -> None:
     result = relax.VirtualMachine(ib.get())["main"]()
     assert type(result) is relaxvm.Shape
     assert result == shape
+
+
+def test_fields_of_the_structures() -> None:
+    """The document's structures in C++, which are arrays and tables of Python here."""
+    ib = rx.ExecBuilder()
+    with ib.function("func0", num_inputs=2):
+        ib.emit_call("add", [ib.r(0), ib.r(1)], dst=ib.r(2))
+        ib.emit_ret(ib.r(2))
+    executable = ib.get()
+    func = executable.function("func0")
+    assert (func.name, func.start_instr, func.num_args, func.register_file_size) == (
+        "func0", 0, 2, 3
+    )  # fmt: skip
+    # The names of packed functions, a list of their own there, are in the one table of functions.
+    assert [each.name for each in executable.functions] == ["func0", "add"]
+    assert executable.constants == ()
+    # An instruction begins in `instr_data` where `instr_offset` says: call is 1, ret is 2.
+    assert executable.instr_offset.tolist() == [0, 6]
+    assert executable.instr_data.tolist() == [1, 2, 1, 2, 0, 1, 2, 2]
+
+
+PROGRAMS = """
+import numpy as np  # not in the document
+import tvm
+
+@tvm.register_func("test.vm.move")
+def move(src):
+    return src
+
+@tvm.register_func("vm.add")
+def add(a, b):
+    ret = a.asnumpy() + (b if isinstance(b, int) else b.asnumpy())  # b.asnumpy() there: it is 10
+    return tvm.nd.array(ret)
+
+@tvm.register_func("vm.mul")
+def mul(a, b):
+    ret = a.asnumpy() * b.asnumpy()
+    return tvm.nd.array(ret)
+
+from tvm import relax as rx
+ib = rx.ExecBuilder()
+ib.convert_constant(tvm.nd.array(np.array([2.0, 3.0])))  # of unknown origin in the document
+with ib.function("main", num_inputs=1):
+    ib.emit_call("test.vm.move", [ib.c(0)], dst=ib.r(1))  # vm.move there, which is not registered
+    ib.emit_call("vm.add", [ib.r(0), ib.imm(10)], dst=ib.r(2))
+    ib.emit_call("vm.mul", [ib.r(2), ib.r(1)], dst=ib.r(3))
+    ib.emit_ret(ib.r(3))
+executable = ib.get()
+vm = rx.VirtualMachine(executable, tvm.cpu())
+print(vm["main"](tvm.nd.array(np.array([1.0, 2.0]))).asnumpy())
+
+from tvm import relax
+tvm.register_func("test.vm.add", add)
+tvm.register_func("test.vm.mul", mul)
+
+# building
+ib = relax.ExecBuilder()
+with ib.function("func0", num_inputs=2):
+    ib.emit_call("test.vm.add", args=[ib.r(0), ib.r(1)], dst=ib.r(2))
+    ib.emit_ret(ib.r(2))
+
+with ib.function("func1", num_inputs=2):
+    ib.emit_call("test.vm.mul", args=[ib.r(0), ib.r(1)], dst=ib.r(2))
+    ib.emit_ret(ib.r(2))
+ex = ib.get()
+
+# execution
+vm = relax.VirtualMachine(ex)
+a = tvm.nd.array(np.random.rand(4,))
+b = tvm.nd.array(np.random.rand(4,))
+mul_res = vm["func1"](a, b)
+add_res = vm["func0"](a, b)
+np.testing.assert_allclose(add_res.asnumpy(), a.asnumpy() + b.asnumpy())
+np.testing.assert_allclose(mul_res.asnumpy(), a.asnumpy() * b.asnumpy())
+
+ib = relax.ExecBuilder()
+shape = (32, 16)
+x = tvm.nd.array(np.random.rand(*shape))
+with ib.function("main", num_inputs=0):
+    ib.emit_call("vm.builtin.alloc_shape_heap", args=[ib.imm(2)], dst=ib.r(0))
+    ib.emit_call("vm.builtin.shape_of", args=[x], dst=ib.r(1))
+    ib.emit_call("vm.builtin.store_shape", args=[ib.r(1), ib.r(0), ib.imm(0), ib.imm(1)])
+    ib.emit_call("vm.builtin.load_shape", args=[ib.r(0), ib.imm(0), ib.imm(1)], dst=ib.r(2))
+    ib.emit_ret(ib.r(2))
+print(relax.VirtualMachine(ib.get())["main"]())
+
+# ib.emit_call("vm.builtin.alloc_storage", args=[ib.vm_state(), ...])
+ib = relax.ExecBuilder()
+with ib.function("main", num_inputs=0):
+    ib.emit_call("vm.builtin.alloc_storage", dst=ib.r(0), args=[
+        ib.vm_state(), (64,), ib.imm(0), tvm.DataType("float32"), ib.convert_constant("global")])
+    ib.emit_call("vm.builtin.alloc_tensor", dst=ib.r(1), args=[
+        ib.r(0), ib.imm(0), (4, 4), tvm.DataType("float32")])
+    ib.emit_ret(ib.r(1))
+print(relax.VirtualMachine(ib.get())["main"]().shape)
+"""
+
+
+def test_the_programs_with_names_of_tvm() -> None:
+    assert as_tvm(PROGRAMS) == "[22. 36.]\nShape(32, 16)\n(4, 4)\n"

@@ -761,7 +761,8 @@ class ExecBuilder:
 
     def _word(self, function: _OpenFunction, name: str, i: int, arg: Any) -> int:
         """Return the word of an argument that is not an int."""
-        if isinstance(arg, (np.ndarray, np.dtype, tuple)):
+        is_constant = isinstance(arg, (np.ndarray, np.dtype, tuple)) or hasattr(arg, "__dlpack__")
+        if is_constant or _named_dtype(arg) is not None:
             return self.convert_constant(arg)
         if isinstance(arg, (bool, np.bool_)) or not hasattr(arg, "__index__"):
             got = f"list of {len(arg)}" if isinstance(arg, list) else describe(arg)
@@ -932,7 +933,7 @@ def _constant(const: Any) -> Any:
     if isinstance(value, float):
         return float(value)
     if isinstance(value, str):
-        return str(value)
+        return _named_dtype(value) or str(value)
     if is_adt(value):
         return _constant_of_data(value)
     if isinstance(value, tuple) and all(type(dim) is int for dim in value):
@@ -941,6 +942,13 @@ def _constant(const: Any) -> Any:
         f"constant: expected an array, dtype, shape (tuple of ints), str, int, float, bool "
         f"or None, got {describe(const)}"
     )
+
+
+def _named_dtype(value: Any) -> np.dtype[Any] | None:
+    """The data type that a name stands for, if it says so by a `dtype`, as `numpy.dtype` takes it:
+    TVM's data types are such names."""
+    found = getattr(value, "dtype", None) if isinstance(value, str) else None
+    return found if isinstance(found, np.dtype) else None
 
 
 def _constant_of_data(value: Any) -> Any:

@@ -45,6 +45,7 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
         f"{_HERE}.names:__version__=VERSION",
         *_only(_RUNTIME, "DataType cpu cuda device device_from_target get_global_func metal"),
         *_only(_RUNTIME, "opencl register_global_func rocm vulkan"),
+        f"{_RUNTIME}:register_func=register_global_func",  # an earlier name
         *_only(_TARGET, "build compile"),
         "relaxvm.ir.module:IRModule",
         "relaxvm.ir.node:Object=Node",

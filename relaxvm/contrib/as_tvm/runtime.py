@@ -64,6 +64,11 @@ class DataType(str):
     __slots__ = ()
 
     @property
+    def dtype(self) -> np.dtype[Any]:
+        """The data type of numpy."""
+        return as_dtype(str(self))
+
+    @property
     def bits(self) -> int:
         """The number of bits of an element."""
         return 1 if self == "bool" else 8 * as_dtype(str(self)).itemsize
@@ -131,6 +136,8 @@ class Tensor:
     def numpy(self) -> NDArray[Any]:
         """Return the elements as a new array."""
         return self._array.copy()
+
+    asnumpy = numpy  # an earlier name
 
     def copyfrom(self, source_array: Any) -> Tensor:
         """Copy the elements of an array of the same shape, and return the tensor.
