@@ -217,3 +217,45 @@ def test_spellings_of_an_unknown_data_type(spelling: str) -> None:
     )
     assert func.params[0].ty == TensorType((2,))
     assert func.params[0].ty.dtype is None
+
+
+def test_layers_and_a_comparison_of_libraries_for_tests() -> None:
+    code = """
+from tvm.relax.testing import nn
+from tvm.relax.testing.lib_comparator import LibCompareVMInstrument
+
+bb = relax.BlockBuilder()
+with bb.function("main"):
+    model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2, bias=False), nn.LogSoftmax())
+    data = nn.Placeholder((5, 4), name="data")
+    bb.emit_func_output(model(data), params=[data, *model.parameters()])
+params = nn.init_params(bb.get())
+print([p.shape for p in params])
+executable = relax.build(relax.transform.LegalizeOps()(bb.get()), "llvm")
+vm = relax.VirtualMachine(executable, tvm.cpu())
+library = executable.mod.imports[0]
+compared = LibCompareVMInstrument(library, tvm.cpu(), verbose=False)
+vm.set_instrument(compared)
+vm["main"](tvm.runtime.tensor(np.ones((5, 4), "float32")), *params)
+print(compared.counter)
+
+class Other:
+    def get_function(self, name, query_imports=False):
+        if name != "relu":
+            raise AttributeError(name)
+        return lambda x, out: tvm.runtime.tensor(np.full(out.shape, 7, "float32")).copyto(out)
+
+vm.set_instrument(LibCompareVMInstrument(Other(), tvm.cpu()))
+try:
+    vm["main"](tvm.runtime.tensor(np.ones((5, 4), "float32")), *params)
+except AssertionError as error:
+    print("Not equal" in str(error))
+try:
+    nn.Linear(2, 2)
+except RuntimeError as error:
+    print(error)
+"""
+    assert as_tvm(HEADER + code).splitlines() == [
+        "[(4, 3), (3,), (3, 2)]", "5", "Cannot find matmul, skip...", "Cannot find add, skip...",
+        "[0] Validating relu ...", "True", "nn: layers are called within `BlockBuilder.function`",
+    ]  # fmt: skip

@@ -139,8 +139,9 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
         "relaxvm.transform.pipelines",
     ),
     "tvm.relax.script": (f"{_SCRIPT}:function", "relaxvm.script.relax"),
-    "tvm.relax.testing": (_TESTING,),
-    "tvm.relax.testing.nn": (_TESTING,),
+    "tvm.relax.testing": (_TESTING, f"{_HERE}.comparing:LibCompareVMInstrument"),
+    "tvm.relax.testing.lib_comparator": (f"{_HERE}.comparing",),
+    "tvm.relax.testing.nn": (f"{_HERE}.layers",),
     "tvm.relax.testing.runtime_builtin": ("relaxvm.executable.shape_codes",),
     "tvm.relax.testing.transform": (_TESTING,),
     "tvm.relax.testing.vm": (_TESTING,),
@@ -362,6 +363,12 @@ RENAMED: Final[dict[str, str]] = {
     "tvm.script.relax.builder": "relaxvm.script.ir_builder",
     "tvm.script.relax.parser": "relaxvm.script",
     "tvm.runtime.load_static_library": "load_module of a shared library",
+    "tvm.relax.testing.ast_printer": "tvm.ir.save_json, whose text has every field of a node",
+    "tvm.relax.testing.dump_ast": "tvm.ir.save_json, whose text has every field of a node",
+    "tvm.relax.frontend.nn.llm": "vm.builtin.paged_attention_kv_cache_create, from a module by "
+    "nn.extern; see docs/builtins.md",
+    "tvm.relax.frontend.nn.llm.kv_cache": "vm.builtin.paged_attention_kv_cache_create, from a "
+    "module by nn.extern; see docs/builtins.md",
 }
 """Name of TVM -> what to use instead."""
 
