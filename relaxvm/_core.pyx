@@ -71,8 +71,8 @@ cdef extern from "_core_impl.h" nogil:
     bint rvm_likely(bint) noexcept
     bint rvm_unlikely(bint) noexcept
     PyObject* rvm_load(PyObject**, PyObject**, int64_t) noexcept
+    PyObject* rvm_read(PyObject**, int64_t) noexcept
     void rvm_store(PyObject**, PyObject*) noexcept
-    void rvm_store_bool(PyObject**, bint) noexcept
     void rvm_gather(PyObject**, PyObject**, PyObject**, const int64_t*, int64_t) noexcept
     PyObject* rvm_gather_tuple(PyObject**, PyObject**, const int64_t*, int64_t) noexcept
     bint rvm_is_among(PyObject*, PyObject**, PyObject**, const int64_t*, int64_t) noexcept
@@ -80,10 +80,11 @@ cdef extern from "_core_impl.h" nogil:
     void rvm_push_args(PyObject**, PyObject**, PyObject**, const int64_t*, int64_t) noexcept
     void rvm_clear_registers(PyObject**, int64_t) noexcept
     int rvm_truth(PyObject*) noexcept
-    int rvm_read_cond(PyObject*) noexcept
+    int rvm_store_cond(PyObject**, PyObject*) noexcept
     bint rvm_shape_dims(PyObject*, int64_t, cnp.npy_intp*, int64_t*) noexcept
-    const int64_t* rvm_match_shape(PyObject*, PyObject*, int64_t, int64_t, const int64_t*) noexcept
-    bint rvm_store_made_shape(PyObject**, rvm_site*, PyObject*, int64_t, int64_t,
+    bint rvm_load_slots(PyObject**, PyObject**, int64_t, int64_t, int64_t**) noexcept
+    const int64_t* rvm_match_shape(PyObject*, int64_t*, int64_t, const int64_t*) noexcept
+    bint rvm_store_made_shape(PyObject**, rvm_site*, const int64_t*, int64_t,
                               const int64_t*) noexcept
     bint rvm_store_shape_of(PyObject**, rvm_site*, PyObject*) noexcept
     bint rvm_check_tensor(PyObject*, int64_t, cnp.PyArray_Descr*) noexcept
@@ -91,7 +92,7 @@ cdef extern from "_core_impl.h" nogil:
     bint rvm_check_prim(PyObject*, int64_t) noexcept
     bint rvm_check_tuple(PyObject*, int64_t) noexcept
     bint rvm_match_prim(PyObject*, PyObject*, int64_t, int64_t) noexcept
-    bint rvm_compute_shape(PyObject*, int64_t, const int64_t*) noexcept
+    bint rvm_compute_shape(int64_t*, const int64_t*) noexcept
     PyObject* rvm_make_prim(PyObject*, int64_t, int64_t) noexcept
     bint rvm_is_idle(PyObject*, int, const cnp.npy_intp*, cnp.PyArray_Descr*, const void*) noexcept
     void* rvm_array_data(PyObject*) noexcept
@@ -106,6 +107,7 @@ cdef extern from "_core_impl.h" nogil:
                         int64_t) noexcept
     PyObject** rvm_in_new_chunk(PyObject**) noexcept
     bint rvm_is_in_new_chunk(PyObject**) noexcept
+    bint rvm_has_room(Run*, PyObject**, const rvm_func*) noexcept
     PyObject** rvm_calling_frame(PyObject**) noexcept
     void rvm_no_operation() noexcept
     void rvm_reset_tuple_item(PyObject*, Py_ssize_t) noexcept
@@ -1129,6 +1131,8 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp,
     cdef PyObject** callee_fp
     cdef PyObject** caller
     cdef rvm_func* func
+    cdef rvm_func* funcs = image.funcs
+    cdef int64_t* slots
     cdef RvmActivation native
 
     # The inner loop runs operations.  It ends with an exception, or, with negative ticks, for a
@@ -1203,13 +1207,11 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp,
                 count = ip[CALL_VM_COUNT]
                 caller = fp
                 callee_fp = fp + ip[CALL_VM_FRAME] + RVM_HEADER
-                if rvm_unlikely(run.calls_left <= 0
-                                or callee_fp + func.frame_words > run.end):
-                    callee_fp = _push_chunk(machine, run, fp, func)
+                if rvm_unlikely(not rvm_has_room(run, callee_fp, func)):
+                    callee_fp = _new_frames(machine, run, fp, func)
                     if callee_fp is NULL:
                         break
                     caller = rvm_in_new_chunk(fp)
-                run.calls_left -= 1
                 rvm_push_frame(callee_fp, func, caller, ip + CALL_VM_ARGS + count,
                                ip[CALL_VM_DST])
                 rvm_push_args(callee_fp, fp, pool_end, ip + CALL_VM_ARGS, count)
@@ -1222,17 +1224,13 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp,
                     break
 
             elif op == OP_RET:
-                word = ip[RET_RESULT]
-                if rvm_likely(word >= 0):
-                    value = fp[word]
-                    fp[word] = NULL
-                    if value is NULL:
-                        value = Py_None
-                        rvm_incref(value)
-                else:
-                    value = pool_end[word]
+                cell = fp + ip[RET_RESULT]
+                value = cell[0]
+                cell[0] = NULL
+                if rvm_unlikely(value is NULL):
+                    value = Py_None
                     rvm_incref(value)
-                rvm_clear_registers(fp, (<rvm_func*>fp[RVM_FUNC]).num_registers)
+                rvm_clear_registers(fp, ip[RET_REGISTERS])
                 callee_fp = fp
                 fp = <PyObject**>callee_fp[RVM_CALLER]
                 ip = <const int64_t*>callee_fp[RVM_RETURN_IP]
@@ -1303,7 +1301,7 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp,
                 ip += MAKE_TUPLE_ITEMS + count
 
             elif op == OP_TUPLE_GETITEM:
-                other = rvm_load(fp, pool_end, ip[TUPLE_GETITEM_TUPLE])
+                other = rvm_read(fp, ip[TUPLE_GETITEM_TUPLE])
                 if rvm_unlikely(not PyTuple_CheckExact(other)
                                 or ip[TUPLE_GETITEM_INDEX] >= PyTuple_GET_SIZE(other)):
                     ip += ip[FALLBACK]
@@ -1327,7 +1325,7 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp,
                 ip += MAKE_ADT_FIELDS + count
 
             elif op == OP_ADT_TAG:
-                value = rvm_adt_tag(rvm_load(fp, pool_end, ip[ADT_TAG_X]))
+                value = rvm_adt_tag(rvm_read(fp, ip[ADT_TAG_X]))
                 if rvm_unlikely(value is NULL):
                     PyErr_Clear()
                     ip += ip[FALLBACK]
@@ -1337,7 +1335,7 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp,
 
             elif op == OP_MATCH_TAG:
                 count = ip[MATCH_TAG_COUNT]
-                value = rvm_match_tag(rvm_load(fp, pool_end, ip[MATCH_TAG_X]), pool_end,
+                value = rvm_match_tag(rvm_read(fp, ip[MATCH_TAG_X]), pool_end,
                                       ip + MATCH_TAG_CONSTRUCTORS, count)
                 if rvm_unlikely(value is NULL):
                     PyErr_Clear()
@@ -1347,7 +1345,7 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp,
                 ip += MATCH_TAG_CONSTRUCTORS + 2 * count
 
             elif op == OP_ADT_FIELD:
-                value = rvm_adt_field(rvm_load(fp, pool_end, ip[ADT_FIELD_X]), ip[ADT_FIELD_INDEX])
+                value = rvm_adt_field(rvm_read(fp, ip[ADT_FIELD_X]), ip[ADT_FIELD_INDEX])
                 if rvm_unlikely(value is NULL):
                     ip += ip[FALLBACK]
                     continue
@@ -1356,7 +1354,7 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp,
                 ip += ADT_FIELD_WORDS
 
             elif op == OP_TAG_IS:
-                truth = rvm_tag_is(rvm_load(fp, pool_end, ip[TAG_IS_TAG]), ip[TAG_IS_NUMBER])
+                truth = rvm_tag_is(rvm_read(fp, ip[TAG_IS_TAG]), ip[TAG_IS_NUMBER])
                 if rvm_unlikely(truth < 0):
                     ip += ip[FALLBACK]
                     continue
@@ -1366,7 +1364,7 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp,
                 ip += TAG_IS_WORDS
 
             elif op == OP_IF_TAG:
-                truth = rvm_tag_is(rvm_load(fp, pool_end, ip[IF_TAG_TAG]), ip[IF_TAG_NUMBER])
+                truth = rvm_tag_is(rvm_read(fp, ip[IF_TAG_TAG]), ip[IF_TAG_NUMBER])
                 if rvm_unlikely(truth < 0):
                     ip += ip[FALLBACK]
                     continue
@@ -1378,7 +1376,7 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp,
             elif op == OP_SHAPE_OF:
                 if rvm_unlikely(not rvm_store_shape_of(
                         fp + ip[SHAPE_OF_DST], <rvm_site*>ip[SHAPE_OF_SITE],
-                        rvm_load(fp, pool_end, ip[SHAPE_OF_TENSOR]))):
+                        rvm_read(fp, ip[SHAPE_OF_TENSOR]))):
                     PyErr_Clear()
                     ip += ip[FALLBACK]
                     continue
@@ -1386,20 +1384,23 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp,
 
             elif op == OP_MAKE_SHAPE:
                 count = ip[MAKE_SHAPE_COUNT]
-                if rvm_unlikely(not rvm_store_made_shape(
-                        fp + ip[MAKE_SHAPE_DST], <rvm_site*>ip[MAKE_SHAPE_SITE],
-                        rvm_load(fp, pool_end, ip[MAKE_SHAPE_HEAP]), ip[MAKE_SHAPE_LAST_SLOT],
-                        count, ip + MAKE_SHAPE_DIMS)):
+                if rvm_unlikely(
+                        not rvm_load_slots(fp, pool_end, ip[MAKE_SHAPE_HEAP],
+                                           ip[MAKE_SHAPE_LAST_SLOT], &slots)
+                        or not rvm_store_made_shape(
+                            fp + ip[MAKE_SHAPE_DST], <rvm_site*>ip[MAKE_SHAPE_SITE], slots, count,
+                            ip + MAKE_SHAPE_DIMS)):
                     PyErr_Clear()
                     ip += ip[FALLBACK]
                     continue
                 ip += MAKE_SHAPE_DIMS + 2 * count
 
             elif op == OP_MATCH_SHAPE:
-                end = rvm_match_shape(
-                    rvm_load(fp, pool_end, ip[MATCH_SHAPE_X]),
-                    rvm_load(fp, pool_end, ip[MATCH_SHAPE_HEAP]), ip[MATCH_SHAPE_LAST_SLOT],
-                    ip[MATCH_SHAPE_COUNT], ip + MATCH_SHAPE_DIMS)
+                end = NULL
+                if rvm_likely(rvm_load_slots(fp, pool_end, ip[MATCH_SHAPE_HEAP],
+                                             ip[MATCH_SHAPE_LAST_SLOT], &slots)):
+                    end = rvm_match_shape(rvm_read(fp, ip[MATCH_SHAPE_X]), slots,
+                                          ip[MATCH_SHAPE_COUNT], ip + MATCH_SHAPE_DIMS)
                 if rvm_unlikely(end is NULL):
                     ip += ip[FALLBACK]
                     continue
@@ -1407,20 +1408,21 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp,
 
             elif op == OP_CHECK_TENSOR:
                 if rvm_unlikely(not rvm_check_tensor(
-                        rvm_load(fp, pool_end, ip[CHECK_TENSOR_X]), ip[CHECK_TENSOR_NDIM],
+                        rvm_read(fp, ip[CHECK_TENSOR_X]), ip[CHECK_TENSOR_NDIM],
                         <cnp.PyArray_Descr*>ip[CHECK_TENSOR_DTYPE])):
                     ip += ip[FALLBACK]
                     continue
                 ip += CHECK_TENSOR_WORDS
 
             elif op == OP_CHECK_MATCH:
-                value = rvm_load(fp, pool_end, ip[CHECK_MATCH_X])
+                value = rvm_read(fp, ip[CHECK_MATCH_X])
                 end = NULL
                 if rvm_likely(rvm_check_tensor(value, ip[CHECK_MATCH_NDIM],
-                                               <cnp.PyArray_Descr*>ip[CHECK_MATCH_DTYPE])):
-                    end = rvm_match_shape(
-                        value, rvm_load(fp, pool_end, ip[CHECK_MATCH_HEAP]),
-                        ip[CHECK_MATCH_LAST_SLOT], ip[CHECK_MATCH_COUNT], ip + CHECK_MATCH_DIMS)
+                                               <cnp.PyArray_Descr*>ip[CHECK_MATCH_DTYPE])
+                              and rvm_load_slots(fp, pool_end, ip[CHECK_MATCH_HEAP],
+                                                 ip[CHECK_MATCH_LAST_SLOT], &slots)):
+                    end = rvm_match_shape(value, slots, ip[CHECK_MATCH_COUNT],
+                                          ip + CHECK_MATCH_DIMS)
                 if rvm_unlikely(end is NULL):
                     ip += ip[FALLBACK]
                     continue
@@ -1428,34 +1430,34 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp,
 
             elif op == OP_CHECK_SHAPE:
                 if rvm_unlikely(not rvm_check_shape(
-                        rvm_load(fp, pool_end, ip[CHECK_SHAPE_X]), ip[CHECK_SHAPE_NDIM])):
+                        rvm_read(fp, ip[CHECK_SHAPE_X]), ip[CHECK_SHAPE_NDIM])):
                     ip += ip[FALLBACK]
                     continue
                 ip += CHECK_SHAPE_WORDS
 
             elif op == OP_CHECK_TUPLE:
                 if rvm_unlikely(not rvm_check_tuple(
-                        rvm_load(fp, pool_end, ip[CHECK_TUPLE_X]), ip[CHECK_TUPLE_SIZE])):
+                        rvm_read(fp, ip[CHECK_TUPLE_X]), ip[CHECK_TUPLE_SIZE])):
                     ip += ip[FALLBACK]
                     continue
                 ip += CHECK_TUPLE_WORDS
 
             elif op == OP_CHECK_FUNC:
-                if rvm_unlikely(not _is_vm_callable(rvm_load(fp, pool_end, ip[CHECK_FUNC_X]))):
+                if rvm_unlikely(not _is_vm_callable(rvm_read(fp, ip[CHECK_FUNC_X]))):
                     ip += ip[FALLBACK]
                     continue
                 ip += CHECK_FUNC_WORDS
 
             elif op == OP_CHECK_PRIM:
                 if rvm_unlikely(not rvm_check_prim(
-                        rvm_load(fp, pool_end, ip[CHECK_PRIM_X]), ip[CHECK_PRIM_FLOATS])):
+                        rvm_read(fp, ip[CHECK_PRIM_X]), ip[CHECK_PRIM_FLOATS])):
                     ip += ip[FALLBACK]
                     continue
                 ip += CHECK_PRIM_WORDS
 
             elif op == OP_MATCH_PRIM:
                 if rvm_unlikely(not rvm_match_prim(
-                        rvm_load(fp, pool_end, ip[MATCH_PRIM_X]),
+                        rvm_read(fp, ip[MATCH_PRIM_X]),
                         rvm_load(fp, pool_end, ip[MATCH_PRIM_HEAP]), ip[MATCH_PRIM_CODE],
                         ip[MATCH_PRIM_VALUE])):
                     ip += ip[FALLBACK]
@@ -1473,27 +1475,28 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp,
                 ip += MAKE_PRIM_WORDS
 
             elif op == OP_COMPUTE_SHAPE:
-                if rvm_unlikely(not rvm_compute_shape(
-                        rvm_load(fp, pool_end, ip[COMPUTE_SHAPE_HEAP]), ip[COMPUTE_SHAPE_LAST_SLOT],
-                        ip + COMPUTE_SHAPE_STEPS)):
+                if rvm_unlikely(
+                        not rvm_load_slots(fp, pool_end, ip[COMPUTE_SHAPE_HEAP],
+                                           ip[COMPUTE_SHAPE_LAST_SLOT], &slots)
+                        or not rvm_compute_shape(slots, ip + COMPUTE_SHAPE_STEPS)):
                     ip += ip[FALLBACK]
                     continue
                 ip += COMPUTE_SHAPE_STEPS + ip[COMPUTE_SHAPE_COUNT]
 
             elif op == OP_READ_COND:
-                truth = rvm_read_cond(rvm_load(fp, pool_end, ip[READ_COND_X]))
+                truth = rvm_store_cond(fp + ip[READ_COND_DST],
+                                       rvm_read(fp, ip[READ_COND_X]))
                 if rvm_unlikely(truth < 0):
                     ip += ip[FALLBACK]
                     continue
-                rvm_store_bool(fp + ip[READ_COND_DST], truth)
                 ip += READ_COND_WORDS
 
             elif op == OP_READ_IF:
-                truth = rvm_read_cond(rvm_load(fp, pool_end, ip[READ_IF_X]))
+                truth = rvm_store_cond(fp + ip[READ_IF_DST],
+                                       rvm_read(fp, ip[READ_IF_X]))
                 if rvm_unlikely(truth < 0):
                     ip += ip[FALLBACK]
                     continue
-                rvm_store_bool(fp + ip[READ_IF_DST], truth)
                 ip += READ_IF_WORDS if truth else ip[READ_IF_OTHERWISE]
 
             elif op == OP_ALLOC_HEAP:
@@ -1622,30 +1625,27 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp,
 
             elif op == OP_INVOKE_CLOSURE:
                 count = ip[INVOKE_CLOSURE_COUNT]
-                other = rvm_load(fp, pool_end, ip[INVOKE_CLOSURE_CLOSURE])
-                func = _own_function(<PyObject*>machine, image.funcs, other, count)
+                other = rvm_read(fp, ip[INVOKE_CLOSURE_CLOSURE])
+                func = _own_function(<PyObject*>machine, funcs, other, count)
                 if rvm_unlikely(func is NULL):
                     ip += ip[FALLBACK]
                     continue
                 caller = fp
                 callee_fp = fp + ip[INVOKE_CLOSURE_FRAME] + RVM_HEADER
-                if rvm_unlikely(run.calls_left <= 0
-                                or callee_fp + func.frame_words > run.end):
-                    callee_fp = _push_chunk(machine, run, fp, func)
+                if rvm_unlikely(not rvm_has_room(run, callee_fp, func)):
+                    callee_fp = _new_frames(machine, run, fp, func)
                     if callee_fp is NULL:
                         break
                     caller = rvm_in_new_chunk(fp)
-                run.calls_left -= 1
                 rvm_push_frame(callee_fp, func, caller, ip + INVOKE_CLOSURE_ARGS + count,
                                ip[INVOKE_CLOSURE_DST])
                 rvm_push_args(callee_fp, fp, pool_end, ip + INVOKE_CLOSURE_ARGS, count)
-                i = count
-                while i < func.num_params:
-                    value = _captured_at(other, i - count)
-                    rvm_incref(value)
-                    callee_fp[i] = value
-                    i += 1
-                rvm_null_registers(callee_fp, i, func.num_registers)
+                if count < func.num_registers:
+                    for i in range(count, func.num_params):
+                        value = _captured_at(other, i - count)
+                        rvm_incref(value)
+                        callee_fp[i] = value
+                    rvm_null_registers(callee_fp, func.num_params, func.num_registers)
                 fp = callee_fp
                 ip = func.code
                 ticks -= 1
@@ -1655,8 +1655,8 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp,
 
             elif op == OP_TAIL_INVOKE_CLOSURE:
                 count = ip[TAIL_INVOKE_CLOSURE_COUNT]
-                other = rvm_load(fp, pool_end, ip[TAIL_INVOKE_CLOSURE_CLOSURE])
-                func = _own_function(<PyObject*>machine, image.funcs, other, count)
+                other = rvm_read(fp, ip[TAIL_INVOKE_CLOSURE_CLOSURE])
+                func = _own_function(<PyObject*>machine, funcs, other, count)
                 if rvm_unlikely(func is NULL or func.frame_words > run.end - fp):
                     ip += ip[FALLBACK]
                     continue
@@ -1664,13 +1664,11 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp,
                 rvm_push_args(cell, fp, pool_end, ip + TAIL_INVOKE_CLOSURE_ARGS, count)
                 rvm_incref(other)  # a register may hold the last reference
                 rvm_reuse_frame(fp, func, cell, count)
-                i = count
-                while i < func.num_params:
+                for i in range(count, func.num_params):
                     value = _captured_at(other, i - count)
                     rvm_incref(value)
                     fp[i] = value
-                    i += 1
-                rvm_null_registers(fp, i, func.num_registers)
+                rvm_null_registers(fp, func.num_params, func.num_registers)
                 Py_DECREF(<object>other)
                 ip = func.code
                 ticks -= 1
@@ -1985,17 +1983,22 @@ cdef int64_t _compiled_func(RvmActivation* a, int64_t index) noexcept:
 cdef PyObject** _push_chunk(Machine machine, Run* run, PyObject** fp,
                             const rvm_func* func) noexcept:
     """A chunk for the frame of a function that the frame at `fp` calls, and for others after it; NULL
-    with an exception, also where the calls are nested too deep."""
+    with an exception, also where the calls are nested too deep.
+
+    The call has been taken from those that are left, and is given back where it fails."""
     cdef int64_t words = max(func.frame_words + RVM_HEADER, min(run.words, 1 << 16))
     cdef rvm_chunk* chunk = NULL
-    if run.calls_left <= 0:
+    if run.calls_left < 0:
+        run.calls_left += 1
         _fail_depth(func, machine._max_depth)
         return NULL
     if run.words + words <= MAX_FRAME_WORDS:
         if run.host is not NULL and _count_chunk(run, fp, words) < 0:
+            run.calls_left += 1
             return NULL
         chunk = rvm_new_chunk(run.chunk, words)
     if chunk is NULL:
+        run.calls_left += 1
         _fail_frames(func, run.words + words)
         return NULL
     run.words += chunk.words
@@ -2033,7 +2036,9 @@ cdef inline rvm_func* _own_function(PyObject* own_machine, rvm_func* funcs, PyOb
         func = funcs + (<VMFunction>callee).index
     else:
         return NULL
-    if rvm_unlikely(machine is not own_machine or func.num_params != count):
+    if rvm_unlikely(machine is not own_machine):
+        return NULL
+    if rvm_unlikely(func.num_params != count):
         return NULL
     return func
 
@@ -2164,6 +2169,10 @@ cdef hot_hook _call_on_hot = <hot_hook>_tell_hot
 cdef maker _new_exception = <maker>_make_exception
 cdef converter _convert_argument = <converter>_argument
 cdef loader _load_function = <loader>_new_function
+
+# Called through a pointer, so that no part of it becomes part of the loop.
+ctypedef PyObject** (*pusher)(Machine, Run*, PyObject**, const rvm_func*) noexcept
+cdef pusher _new_frames = _push_chunk
 
 
 cdef int _report_status(int status, PyObject* ufunc) except -1:

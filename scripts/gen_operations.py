@@ -99,6 +99,11 @@ def operations_pxd() -> str:
     with_result = {op.builtin for op in OPERATIONS if op.has_dst}
     out += predicate("is_check", "int kind", "Whether the operation for a builtin has no result.",
                      (builtin_member(b) for b in BUILTINS if b not in with_result))  # fmt: skip
+    reading = {op.builtin for op in OPERATIONS for operand in op.operands
+               if operand.kind is OperandKind.SOURCE}  # fmt: skip
+    out += predicate("reads_register", "int kind",
+                     "Whether the operation for a builtin reads an argument from a register.",
+                     (builtin_member(b) for b in BUILTINS if b in reading))  # fmt: skip
     return "\n".join([*out, ""])
 
 
@@ -189,19 +194,19 @@ the error, and jumps back to the end of the operation. So an operation with a fa
 
 EXAMPLE_LISTING = """\
 @main: 1 parameter, 2 registers
-   0  pc 0  check_match       x=%0 ndim=2 dtype=float32 heap=None last_slot=-1 dims=(= 2, any)  fallback @20
-  12  pc 2  shape_of          dst=%1 tensor=%0 site=#0  fallback @37
-  17  pc 3  ret               result=%1
+   0  pc 0  check_match       x=%0 ndim=2 dtype=float32 heap=None last_slot=-1 dims=(= 2, any)  fallback @21
+  12  pc 2  shape_of          dst=%1 tensor=%0 site=#0  fallback @38
+  17  pc 3  ret               result=%1 registers=1
 fallbacks:
-  20  pc 0  check_tensor      x=%0 ndim=2 dtype=float32  fallback @45
-  25  pc 1  match_shape       x=%0 heap=None last_slot=-1 dims=(= 2, any)  fallback @55
-  35  pc 1  goto              distance=@12
-  37  pc 2  call              dst=%1 callee=f[vm.builtin.shape_of] area=3 args=(%0)
-  43  pc 2  goto              distance=@17
-  45  pc 0  call_void         callee=f[vm.builtin.check_tensor_info] area=3 args=(%0, 2, float32, 'x')
-  53  pc 0  goto              distance=@25
-  55  pc 1  call_void         callee=f[vm.builtin.match_shape] area=3 args=(%0, None, 2, 0, 2, 2, 0, 'x')
-  67  pc 1  goto              distance=@35
+  21  pc 0  check_tensor      x=%0 ndim=2 dtype=float32  fallback @46
+  26  pc 1  match_shape       x=%0 heap=None last_slot=-1 dims=(= 2, any)  fallback @56
+  36  pc 1  goto              distance=@12
+  38  pc 2  call              dst=%1 callee=f[vm.builtin.shape_of] area=3 args=(%0)
+  44  pc 2  goto              distance=@17
+  46  pc 0  call_void         callee=f[vm.builtin.check_tensor_info] area=3 args=(%0, 2, float32, 'x')
+  54  pc 0  goto              distance=@26
+  56  pc 1  call_void         callee=f[vm.builtin.match_shape] area=3 args=(%0, None, 2, 0, 2, 2, 0, 'x')
+  68  pc 1  goto              distance=@36
 """  # noqa: E501
 """What `str(vm["main"].translated)` prints for the function in the example; a test compares."""
 

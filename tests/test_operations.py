@@ -203,10 +203,13 @@ def test_a_rewriting_that_does_not_exist() -> None:
 
 
 SIGNS: Mapping[str, Callable[[VMExecutable, TranslatedFunction], bool]] = {
-    # `null` also clears the scratch register; `invoke_closure` is always there.
+    # `null` also clears the scratch register, `copy` puts there what a `ret` has in no register,
+    # and `invoke_closure` is always there.
     "quicken": lambda ex, code: any(
-        r.operation.builtin and r.operation.name not in ("null", "invoke_closure") for r in code
+        r.operation.builtin and ex.instruction(r.pc).op.code == Opcode.CALL
+        and r.operation.name not in ("null", "invoke_closure") for r in code
     ),
+    "own_heaps": lambda ex, code: any(r.values.get("last_slot") == -2 for r in code),
     "ufuncs": lambda ex, code: any(r.operation.name.startswith("ufunc_") for r in code),
     "kernels": lambda ex, code: any(
         is_call_of(ex, r.pc, "relaxvm.kernel.nn.softmax") and not r.values["callee"].implementations
@@ -242,7 +245,7 @@ def is_call_of(executable: VMExecutable, pc: int, name: str) -> bool:
     )
 
 
-NEEDS = {"kills": "alloc_static"}
+NEEDS = {"kills": "alloc_static", "own_heaps": "quicken"}
 """Rewriting -> another one that it works with."""
 
 
@@ -790,3 +793,53 @@ def test_programs_are_of_operations() -> None:
     assert list(PROGRAMS) == [operation.name for operation in OPERATIONS]
     for name, program in PROGRAMS.items():
         assert (program.fallback is not None) == bool(BY_NAME[name].fallback), name
+
+
+# Shape heaps
+
+
+DIMS = (None, ".match_shape", r0, r1, 2, STORE, 0, STORE, 1, "x")
+MADE = (r2, ".make_shape", r1, 2, SLOT, 1, SLOT, 0)
+
+
+@pytest.mark.parametrize(
+    ("emit", "own"),
+    [
+        (main(1, HEAP, DIMS, MADE), True),
+        (main(1, (r2, ".copy", r0), HEAP, DIMS, MADE), True),
+        (main(1, HEAP, DIMS, MADE, (r3, ".copy", r1), result=r2), False),
+        (main(1, HEAP, DIMS, MADE, (None, "test.shrink", r1), MADE), False),
+        (main(1, HEAP, DIMS, MADE, (r1, ".null_value"), result=r2), False),
+        (main(2, (r2, ".make_tuple", r1), HEAP, DIMS, MADE), False),
+        (main(1, (r1, ".alloc_shape_heap", VM, 2), DIMS, MADE,
+              (None, "relaxvm.builtin.compute_shape", r1, Shape((1, 0, 2, 1))), result=r2), True),
+        (main(1, HEAP, DIMS, MADE, result=r1), False),
+        (main(2, DIMS, MADE), False),
+    ],
+    ids=["used", "second", "copied", "passed", "killed", "read before", "exact", "returned",
+         "argument"],
+)  # fmt: skip
+def test_a_heap_is_checked_unless_only_the_function_has_it(
+    emit: Callable[[Asm], None], own: bool
+) -> None:
+    executable = assemble(emit)
+    vm = VirtualMachine(executable, functions={"test.shrink": lambda heap: heap.resize(1)})
+    slots = [r.values["last_slot"] for r in vm["main"].translated if "last_slot" in r.values]
+    assert slots
+    assert all((last == -2) is own for last in slots)
+
+
+def test_a_heap_that_a_jump_leads_past_is_checked() -> None:
+    def emit(a: Asm) -> None:
+        with a.func("main", 2):
+            a.op(r3, ".copy", r0)
+            a.iff(r3, 2)
+            a.op(*HEAP)
+            a.op(r2, ".make_shape", r1, 1, SLOT, 1)
+            a.ret(r2)
+
+    main = VirtualMachine(assemble(emit))["main"]
+    assert all(r.values.get("last_slot") != -2 for r in main.translated)
+    assert main(1, None) == (0,)
+    with pytest.raises(TypeError, match="make_shape"):
+        main(0, 5)

@@ -159,3 +159,17 @@ def test_a_program_that_relaxvm_has_no_form_for() -> None:
 
     with pytest.raises(DiagnosticError, match="condition"):
         relaxvm.from_tvm(Odd)
+
+
+def test_the_text_of_a_program_is_not_the_name_of_a_file() -> None:
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor((3,), "float32")) -> R.Tensor((3,), "float32"):
+            return R.add(x, x)
+
+    text = Module.script()
+    with pytest.raises(ValueError, match=r"got a text of several lines; .*script\.from_source"):
+        relaxvm.from_tvm(text)
+    vm = relaxvm.VirtualMachine(relaxvm.build(relaxvm.script.from_source(text)))
+    np.testing.assert_array_equal(vm["main"](np.ones(3, "float32")), np.full(3, 2, "float32"))

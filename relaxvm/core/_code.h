@@ -41,6 +41,12 @@ static inline PyObject *rvm_load(PyObject *const *fp, PyObject *const *pool_end,
     return RVM_LIKELY(value != NULL) ? value : Py_None;
 }
 
+/* The same for an operand that is a register. */
+static inline PyObject *rvm_read(PyObject *const *fp, int64_t word) {
+    PyObject *value = fp[word];
+    return RVM_LIKELY(value != NULL) ? value : Py_None;
+}
+
 /* What a site remembers: an object, and the dimensions and memory it was made with. */
 typedef struct {
     PyObject *object;
@@ -52,6 +58,10 @@ typedef struct {
 /* Codes of match_shape and match_prim_value, and of make_shape and make_prim_value. */
 enum { RVM_MATCH_IMM = 0, RVM_MATCH_STORE = 1, RVM_MATCH_ANY = 2, RVM_MATCH_SLOT = 3 };
 enum { RVM_MAKE_IMM = 0, RVM_MAKE_SLOT = 1 };
+
+/* In the place of the greatest slot that an operation uses: that none is used, and that the heap is one
+ * that the function has made, with room for them, so that nothing needs to be checked. */
+enum { RVM_NO_SLOT = -1, RVM_OWN_HEAP = -2 };
 
 /* Operations of shape programs, see relaxvm/shape_program.py. */
 enum {

@@ -46,6 +46,8 @@ cdef extern from "_code.h" nogil:
         RVM_MATCH_SLOT
         RVM_MAKE_IMM
         RVM_MAKE_SLOT
+        RVM_NO_SLOT
+        RVM_OWN_HEAP
         RVM_SHAPE_END
         RVM_MAX_STACK
         RVM_MAX_STORES

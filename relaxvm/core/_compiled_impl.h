@@ -125,30 +125,22 @@ static int rvm_compiled_check_prim(RvmRef x, int64_t floats) { return rvm_check_
 
 static int rvm_compiled_match_shape(RvmRef x, RvmRef heap, int64_t last_slot, int64_t count,
                                     const int64_t *pattern) {
-    return rvm_match_shape(x, heap, last_slot, count, pattern) != NULL;
+    int64_t *slots;
+    return rvm_heap_slots(heap, last_slot, &slots) &&
+           rvm_match_shape(x, slots, count, pattern) != NULL;
 }
 
 /* The same with slots that are not in an array. */
 static int rvm_match_slots(RvmRef x, int64_t *slots, int64_t count, const int64_t *pattern) {
-    npy_intp buffer[RVM_MAX_DIMS];
-    const npy_intp *dims = buffer;
-    int64_t found;
-    if (PyArray_Check(x)) {
-        if (PyArray_NDIM((PyArrayObject *)x) != count) return 0;
-        dims = PyArray_DIMS((PyArrayObject *)x);
-    } else if (count > RVM_MAX_DIMS || !rvm_shape_dims(x, count, buffer, &found)) {
-        return 0;
-    }
-    for (int64_t i = 0; i < count; i++)
-        if (!rvm_match_dim(dims[i], pattern[2 * i], pattern[2 * i + 1], slots)) return 0;
-    return 1;
+    return rvm_match_shape(x, slots, count, pattern) != NULL;
 }
 
 static int rvm_compiled_match_prim(RvmRef x, RvmRef heap, int64_t code, int64_t value) {
     return rvm_match_prim(x, heap, code, value);
 }
 static int rvm_compiled_compute_shape(RvmRef heap, int64_t last_slot, const int64_t *steps) {
-    return rvm_compute_shape(heap, last_slot, steps);
+    int64_t *slots;
+    return rvm_heap_slots(heap, last_slot, &slots) && rvm_compute_shape(slots, steps);
 }
 
 static int rvm_load_heap(int64_t site, RvmRef heap_object, int64_t *slots, int64_t count) {
@@ -169,7 +161,9 @@ static RvmRef rvm_compiled_shape_of(int64_t site, RvmRef x) {
 }
 static RvmRef rvm_compiled_make_shape(int64_t site, RvmRef heap, int64_t last_slot, int64_t count,
                                       const int64_t *pattern) {
-    return rvm_make_shape((rvm_site *)site, heap, last_slot, count, pattern);
+    int64_t *slots;
+    if (!rvm_heap_slots(heap, last_slot, &slots)) return NULL;
+    return rvm_make_shape((rvm_site *)site, slots, count, pattern);
 }
 static RvmRef rvm_shape_from(int64_t site, int64_t count, const int64_t *dims) {
     return rvm_site_shape((rvm_site *)site, count, (const npy_intp *)dims);

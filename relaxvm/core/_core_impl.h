@@ -44,7 +44,7 @@ static inline void rvm_store(PyObject **cell, PyObject *value) {
 /* Store True or False.  Often it is there already, and its counter need not change. */
 RVM_LOOP_INLINE void rvm_store_bool(PyObject **cell, int truth) {
     PyObject *value = truth ? Py_True : Py_False;
-    if (*cell == value) return;
+    if (RVM_LIKELY(*cell == value)) return;
     rvm_incref(value);
     rvm_store(cell, value);
 }
@@ -151,11 +151,9 @@ RVM_LOOP_INLINE int rvm_truth(PyObject *value) {
 
 /* vm.builtin.read_if_cond: 1, 0, or -1 to take the fallback. */
 static inline int rvm_read_cond(PyObject *value) {
-    if (RVM_LIKELY(Py_TYPE(value) == rvm_array_type)) {
+    if (Py_TYPE(value) == rvm_array_type) {
         PyArrayObject *array = (PyArrayObject *)value;
         int nd = PyArray_NDIM(array);
-        if (RVM_LIKELY(nd == 0 && PyArray_DESCR(array) == rvm_bool))
-            return *(const int8_t *)PyArray_DATA(array) != 0;
         if ((nd == 0 || (nd == 1 && PyArray_DIM(array, 0) > 0)) && PyArray_ISBEHAVED_RO(array)) {
             const void *p = PyArray_DATA(array);
             switch (PyArray_TYPE(array)) {
@@ -172,6 +170,24 @@ static inline int rvm_read_cond(PyObject *value) {
     if (value == Py_True) return 1;
     if (value == Py_False) return 0;
     return PyLong_CheckExact(value) ? rvm_truth(value) : -1;
+}
+
+/* The same, with the result in a register.  Where the operand is a tensor of one bool, which nearly all
+ * are, each result has a path of its own: the compiler need not compute a number to branch on it. */
+RVM_LOOP_INLINE int rvm_store_cond(PyObject **cell, PyObject *value) {
+    if (RVM_LIKELY(Py_TYPE(value) == rvm_array_type &&
+                   PyArray_NDIM((PyArrayObject *)value) == 0 &&
+                   PyArray_DESCR((PyArrayObject *)value) == rvm_bool)) {
+        if (*(const int8_t *)PyArray_DATA((PyArrayObject *)value) != 0) {
+            rvm_store_bool(cell, 1);
+            return 1;
+        }
+        rvm_store_bool(cell, 0);
+        return 0;
+    }
+    int truth = rvm_read_cond(value);
+    if (truth >= 0) rvm_store_bool(cell, truth);
+    return truth;
 }
 
 /* ---- shapes --------------------------------------------------------------------------------- */
@@ -251,7 +267,7 @@ RVM_LOOP_INLINE int rvm_store_shape(PyObject **cell, rvm_site *site, int64_t cou
         shape = rvm_remember_shape(site, count, dims, *cell);
         if (shape == NULL) return 0;
     } else {
-        if (*cell == shape) return 1;
+        if (RVM_LIKELY(*cell == shape)) return 1;
         rvm_incref(shape);
     }
     rvm_store(cell, shape);
@@ -302,6 +318,26 @@ static inline int64_t *rvm_slots(PyObject *heap) {
     return (int64_t *)PyArray_DATA((PyArrayObject *)heap);
 }
 
+/* The words of a heap for an operation that uses slots up to `last_slot`, NULL if it uses none; false if
+ * it has to take its fallback. */
+static inline int rvm_heap_slots(PyObject *heap, int64_t last_slot, int64_t **slots) {
+    *slots = NULL;
+    if (last_slot == RVM_NO_SLOT) return 1;
+    if (last_slot != RVM_OWN_HEAP && !rvm_is_heap(heap, last_slot)) return 0;
+    *slots = rvm_slots(heap);
+    return 1;
+}
+
+/* The same for an operand of the loop.  Most heaps are the function's own. */
+RVM_LOOP_INLINE int rvm_load_slots(PyObject **fp, PyObject **pool_end, int64_t word,
+                                   int64_t last_slot, int64_t **slots) {
+    if (RVM_LIKELY(last_slot == RVM_OWN_HEAP)) {
+        *slots = rvm_slots(fp[word]);
+        return 1;
+    }
+    return rvm_heap_slots(rvm_load(fp, pool_end, word), last_slot, slots);
+}
+
 static inline int rvm_match_dim(int64_t dim, int64_t code, int64_t value, int64_t *heap) {
     if (RVM_LIKELY(code == RVM_MATCH_STORE)) {
         heap[value] = dim;
@@ -311,18 +347,12 @@ static inline int rvm_match_dim(int64_t dim, int64_t code, int64_t value, int64_
     return code != RVM_MATCH_SLOT || heap[value] == dim;
 }
 
-/* vm.builtin.match_shape on a tensor or Shape: the end of the pattern, or NULL to take the fallback.
- * `last_slot` is the greatest heap slot used or -1. */
-static inline const int64_t *rvm_match_shape(PyObject *x, PyObject *heap_object, int64_t last_slot,
-                                             int64_t count, const int64_t *pattern) {
-    int64_t *heap = NULL;
+/* vm.builtin.match_shape on a tensor or Shape: the end of the pattern, or NULL to take the fallback. */
+static inline const int64_t *rvm_match_shape(PyObject *x, int64_t *heap, int64_t count,
+                                             const int64_t *pattern) {
     npy_intp buffer[RVM_MAX_DIMS];
     const npy_intp *dims = buffer;
     int64_t found;
-    if (last_slot >= 0) {
-        if (!rvm_is_heap(heap_object, last_slot)) return NULL;
-        heap = rvm_slots(heap_object);
-    }
     if (RVM_LIKELY(Py_TYPE(x) == rvm_array_type || PyArray_Check(x))) {
         if (PyArray_NDIM((PyArrayObject *)x) != count) return NULL;
         dims = PyArray_DIMS((PyArrayObject *)x);
@@ -334,36 +364,29 @@ static inline const int64_t *rvm_match_shape(PyObject *x, PyObject *heap_object,
     return pattern;
 }
 
-/* The dimensions of vm.builtin.make_shape; false to take the fallback. */
-static inline int rvm_make_dims(npy_intp *dims, PyObject *heap_object, int64_t last_slot,
-                                int64_t count, const int64_t *pattern) {
-    int64_t *heap = NULL;
-    if (last_slot >= 0) {
-        if (!rvm_is_heap(heap_object, last_slot)) return 0;
-        heap = rvm_slots(heap_object);
-    }
+/* The dimensions of vm.builtin.make_shape. */
+static inline void rvm_make_dims(npy_intp *dims, const int64_t *heap, int64_t count,
+                                 const int64_t *pattern) {
     for (int64_t i = 0; i < count; i++) {
         int64_t value = pattern[2 * i + 1];
         dims[i] = (npy_intp)(pattern[2 * i] == RVM_MAKE_IMM ? value : heap[value]);
     }
-    return 1;
 }
 
 /* vm.builtin.make_shape: a new reference, or NULL, perhaps with an exception, to take the fallback. */
-static inline PyObject *rvm_make_shape(rvm_site *site, PyObject *heap_object, int64_t last_slot,
-                                       int64_t count, const int64_t *pattern) {
+static inline PyObject *rvm_make_shape(rvm_site *site, const int64_t *heap, int64_t count,
+                                       const int64_t *pattern) {
     npy_intp dims[RVM_MAX_DIMS];
-    if (!rvm_make_dims(dims, heap_object, last_slot, count, pattern)) return NULL;
+    rvm_make_dims(dims, heap, count, pattern);
     return rvm_site_shape(site, count, dims);
 }
 
 /* The same, into a register; false to take the fallback. */
-RVM_LOOP_INLINE int rvm_store_made_shape(PyObject **cell, rvm_site *site, PyObject *heap_object,
-                                         int64_t last_slot, int64_t count,
-                                         const int64_t *pattern) {
+RVM_LOOP_INLINE int rvm_store_made_shape(PyObject **cell, rvm_site *site, const int64_t *heap,
+                                         int64_t count, const int64_t *pattern) {
     npy_intp dims[RVM_MAX_DIMS];
-    return rvm_make_dims(dims, heap_object, last_slot, count, pattern) &&
-           rvm_store_shape(cell, site, count, dims);
+    rvm_make_dims(dims, heap, count, pattern);
+    return rvm_store_shape(cell, site, count, dims);
 }
 
 /* Whether vm.builtin.shape_of is done here. */
@@ -476,13 +499,10 @@ static inline int64_t rvm_floormod(int64_t a, int64_t b) {
 
 /* relaxvm.builtin.compute_shape.  The words have been checked; if one of the operations cannot be
  * done, the slots that have been assigned to get their old values back. */
-static int rvm_compute_shape(PyObject *heap_object, int64_t last_slot, const int64_t *words) {
+static int rvm_compute_shape(int64_t *heap, const int64_t *words) {
     int64_t stack[RVM_MAX_STACK + 1], changed[RVM_MAX_STORES], old[RVM_MAX_STORES];
     int64_t *top = stack; /* the last value; stack[0] is none */
-    int64_t *heap;
     int stores = 0;
-    if (!rvm_is_heap(heap_object, last_slot)) return 0;
-    heap = rvm_slots(heap_object);
     for (;;) {
         switch (*words++) {
             case RVM_SHAPE_CONST: *++top = *words++; break;
@@ -700,6 +720,12 @@ static inline int rvm_is_in_new_chunk(PyObject **caller) { return (intptr_t)call
 /* The frame that has called the one at `fp`, or NULL. */
 static inline PyObject **rvm_calling_frame(PyObject **fp) {
     return (PyObject **)((intptr_t)fp[RVM_CALLER] & ~(intptr_t)1);
+}
+
+/* Whether calls may be nested one level deeper, which is counted, and the chunk has room for the frame. */
+RVM_LOOP_INLINE int rvm_has_room(rvm_active_run *run, PyObject **callee_fp, const rvm_func *func) {
+    return RVM_LIKELY(--run->calls_left >= 0) &&
+           RVM_LIKELY(callee_fp + func->frame_words <= run->end);
 }
 
 /* Make a frame that of another function, whose arguments, owned references, are laid out after the

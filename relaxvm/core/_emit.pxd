@@ -13,10 +13,11 @@ from ._operations cimport *
 from ._words cimport Words, extend
 
 
-cdef inline int emit_ret(Words* words, int64_t result) except -1:
+cdef inline int emit_ret(Words* words, int64_t result, int64_t registers) except -1:
     cdef int64_t* at = extend(words, RET_WORDS)
     at[OPCODE] = OP_RET
     at[RET_RESULT] = result
+    at[RET_REGISTERS] = registers
     return 0
 
 

@@ -68,7 +68,8 @@ cdef enum:
 # its count; NAME_WORDS is the length of an operation without tail.
 cdef enum:
     RET_RESULT = 1
-    RET_WORDS = 2
+    RET_REGISTERS = 2
+    RET_WORDS = 3
     GOTO_DISTANCE = 1
     GOTO_WORDS = 2
     GOTO_BACK_DISTANCE = 1
@@ -291,10 +292,11 @@ cdef enum:
     REWRITE_IF_TAG = 16
     REWRITE_TAIL_CALLS = 32
     REWRITE_CHECK_MATCH = 64
-    REWRITE_ALLOC_STATIC = 128
-    REWRITE_KILLS = 256
-    REWRITE_REGISTERS = 512
-    REWRITE_THREAD_JUMPS = 1024
+    REWRITE_OWN_HEAPS = 128
+    REWRITE_ALLOC_STATIC = 256
+    REWRITE_KILLS = 512
+    REWRITE_REGISTERS = 1024
+    REWRITE_THREAD_JUMPS = 2048
 
 # How a call is translated: as a call, or, of a builtin, as its operation.
 cdef enum:
@@ -418,4 +420,25 @@ cdef inline bint is_check(int kind) noexcept:
         AS_CHECK_PRIM_VALUE_INFO,
         AS_MATCH_PRIM_VALUE,
         AS_COMPUTE_SHAPE,
+    )
+
+
+cdef inline bint reads_register(int kind) noexcept:
+    """Whether the operation for a builtin reads an argument from a register."""
+    return kind in (
+        AS_TUPLE_GETITEM,
+        AS_ADT_TAG,
+        AS_MATCH_TAG,
+        AS_ADT_FIELD,
+        AS_TAG_IS,
+        AS_SHAPE_OF,
+        AS_MATCH_SHAPE,
+        AS_CHECK_TENSOR_INFO,
+        AS_CHECK_SHAPE_INFO,
+        AS_CHECK_TUPLE_INFO,
+        AS_CHECK_FUNC_INFO,
+        AS_CHECK_PRIM_VALUE_INFO,
+        AS_MATCH_PRIM_VALUE,
+        AS_READ_IF_COND,
+        AS_INVOKE_CLOSURE,
     )

@@ -87,6 +87,7 @@ cdef enum:
     MAX_STATIC_BYTES = 1 << 26  # larger static arrays are not kept at their site
     GOTO_HOPS = 64          # gotos followed when threading a jump
     MAX_CALLS_BACK = 64     # between the allocation of a result and the call that computes it
+    NO_HEAP = -1
 
 cdef enum:
     # What leaves every instruction its own operation.  Tail calls stay: a program may need them to run in
@@ -95,12 +96,24 @@ cdef enum:
         REWRITE_QUICKEN | REWRITE_UFUNCS | REWRITE_KERNELS | REWRITE_TAIL_CALLS)
 
 
+cdef inline bint _is_register(int64_t register) noexcept:
+    """Whether it is one of the frame."""
+    return register != VM_REGISTER and register != VOID_REGISTER
+
+
 cdef inline int64_t _bytes_of_call(int kind, int64_t num_args) noexcept:
     if kind in (AS_MAKE_TUPLE, AS_MAKE_ADT, AS_MAKE_CLOSURE, AS_MAKE_SHAPE, AS_ADT_TAG):
         return SMALL_BYTES + ARGUMENT_BYTES * num_args
     if kind == AS_MATCH_TAG:
         return SMALL_BYTES
     return 0 if kind == AS_VM or kind == AS_NULL_VALUE else RESULT_BYTES
+
+
+cdef inline int64_t _heap_argument(int kind) noexcept:
+    """Which argument of a builtin that only computes with a shape heap is that, -1 for others."""
+    if kind in (AS_MATCH_SHAPE, AS_MATCH_PRIM_VALUE):
+        return SRC_MATCH_SHAPE_HEAP
+    return 0 if kind in (AS_MAKE_SHAPE, AS_MAKE_PRIM_VALUE, AS_COMPUTE_SHAPE) else -1
 
 
 # Positions of arguments in calls of the builtins.
@@ -190,6 +203,8 @@ cdef class Translator:
     cdef dict loaded            # register per function that the instruction has as a value
     cdef int64_t args_area      # where argument lists of Python calls are laid out
     cdef int64_t widest         # most arguments of a call of the function
+    cdef int64_t own_heap       # register of the function's own shape heap, NO_HEAP if it has none
+    cdef int64_t heap_slots     # of that heap
     cdef bint hooked, fueled, enters, stepped
     cdef set heads              # pcs of the function that jumps lead back to, with `enters`
     cdef bint in_fallback
@@ -327,6 +342,7 @@ cdef class Translator:
         self.loaded_area = func.num_shared = self._place_registers(func, info.register_file_size)
         self.scratch = self.image.extents[index].scratch = self.loaded_area + self._most_values()
         registers = self.scratch + self._discards_results()
+        self._find_own_heap()
         self.frame = registers
         self.args_area = registers + 1
         self.widest = 0
@@ -386,8 +402,59 @@ cdef class Translator:
         func.num_places = self.num_places
         return registers
 
+    cdef int _find_own_heap(self) noexcept:
+        """Find the shape heap that the function makes in its first instructions, if operations on shapes
+        are all that reads its register, after that, and nothing else writes it: then nobody but the
+        function has the array."""
+        cdef int64_t pc, made, target, register, count, i
+        cdef const int64_t* args
+        self.own_heap = NO_HEAP
+        if not self.rewritings & REWRITE_OWN_HEAPS or not self.rewritings & REWRITE_QUICKEN:
+            return 0
+        made = self.start
+        while self._op(made) == SRC_CALL and (
+                self.callee_kinds[self._word(made, SRC_CALLEE)] != AS_ALLOC_SHAPE_HEAP):
+            made += 1
+        if self._op(made) != SRC_CALL or self._word(made, SRC_DST) == VOID_REGISTER:
+            return 0
+        if not self._is_heap_alloc(self._word(made, SRC_COUNT), self._args(made)):
+            return 0
+        register = self._word(made, SRC_DST)
+        for pc in range(self.start, self.end):
+            target = self.start
+            if self._op(pc) == SRC_CALL:
+                count = self._word(pc, SRC_COUNT)
+                args = self._args(pc)
+                for i in range(count):
+                    if ARG_KIND(args[i]) == ARG_REGISTER and ARG_VALUE(args[i]) == register:
+                        if pc <= made or i != _heap_argument(
+                                self.callee_kinds[self._word(pc, SRC_CALLEE)]):
+                            return 0
+                if pc != made and self._word(pc, SRC_DST) == register:
+                    return 0
+            elif self._op(pc) == SRC_GOTO:
+                target = pc + self._word(pc, SRC_PC_OFFSET)
+            elif self._op(pc) == SRC_RET:
+                if self._word(pc, SRC_RESULT) == register:
+                    return 0
+            elif self._word(pc, SRC_COND) == register:
+                return 0
+            else:
+                target = pc + self._word(pc, SRC_FALSE_OFFSET)
+            if self.start < target <= made:
+                return 0  # a path to what reads it that does not make it
+        self.own_heap = register
+        self.heap_slots = ARG_VALUE(self._args(made)[SRC_HEAP_SLOTS])
+        return 0
+
+    cdef bint _is_heap_alloc(self, int64_t count, const int64_t* args) noexcept:
+        """alloc_shape_heap: ctx, slots."""
+        return count == 2 and self._is_machine(args[0]) and (
+            self._is_immediate(args[SRC_HEAP_SLOTS], 0, MAX_HEAP_SLOTS))
+
     cdef bint _discards_results(self) noexcept:
-        """Whether an operation of the function may have a result that nobody wants."""
+        """Whether an operation of the function may have a result that nobody wants, or one that is to be
+        returned is in no register."""
         cdef int64_t pc
         cdef int kind
         if self.hooked:
@@ -397,6 +464,8 @@ cdef class Translator:
                 kind = self.callee_kinds[self._word(pc, SRC_CALLEE)]
                 if kind != AS_CALL and kind != AS_UFUNC and not is_check(kind):
                     return True
+            elif self._op(pc) == SRC_RET and not _is_register(self._word(pc, SRC_RESULT)):
+                return True
         return False
 
     cdef int _find_heads(self) except -1:
@@ -505,7 +574,7 @@ cdef class Translator:
                 return covered
             self._call(pc, rewritings)
         elif op == SRC_RET:
-            emit_ret(&self.code, self._register_operand(self._word(pc, SRC_RESULT)))
+            self._ret(self._word(pc, SRC_RESULT))
         elif op == SRC_GOTO:
             target = self._thread(pc + self._word(pc, SRC_PC_OFFSET), rewritings)
             if target > pc + 1 or (target == pc + 1 and not rewritings & REWRITE_THREAD_JUMPS):
@@ -523,6 +592,16 @@ cdef class Translator:
                 emit_goto(&self.code, GOTO_WORDS + GOTO_BACK_WORDS)
                 self._jump_back(target)
         return 1
+
+    cdef int _ret(self, int64_t result) except -1:
+        """The result leaves its register.  So the last one holds nothing if that is it."""
+        cdef int64_t registers = self.image.funcs[self.index].num_registers
+        cdef int64_t register = self.scratch
+        if _is_register(result):
+            register = self._place(result)
+        else:
+            emit_copy(&self.code, register, self._register_operand(result))
+        return emit_ret(&self.code, register, registers - (register == registers - 1))
 
     cdef int _jump_back(self, int64_t target) except -1:
         cdef int64_t start = self.code.count
@@ -764,6 +843,8 @@ cdef class Translator:
         return True
 
     cdef bint _builtin(self, int kind, int64_t dst, int64_t count, const int64_t* args) except -1:
+        if not self._has_source(kind, count, args):
+            return False
         if kind == AS_COPY and count == 1:
             emit_copy(&self.code, dst, self._operand(args[0]))
         elif kind == AS_NULL_VALUE and count == 0:
@@ -802,8 +883,9 @@ cdef class Translator:
             emit_shape_of(&self.code, dst, self._operand(args[0]), self._site())
         elif kind == AS_MAKE_SHAPE and self._shape_recipe(count, args):
             emit_make_shape(
-                &self.code, dst, self._operand(args[0]),
-                self._last_slot(args + SRC_MAKE_SHAPE_DIMS, RVM_MAKE_IMM, RVM_MAKE_IMM),
+                &self.code, dst, self._operand(args[0]), self._slots_of(
+                    args[0], self._last_slot(args + SRC_MAKE_SHAPE_DIMS, RVM_MAKE_IMM,
+                                             RVM_MAKE_IMM)),
                 self._site(), ARG_VALUE(args[SRC_MAKE_SHAPE_DIMS]))
             self._pairs(args + SRC_MAKE_SHAPE_DIMS)
         elif kind == AS_MAKE_PRIM_VALUE and count == 3 and (
@@ -812,9 +894,7 @@ cdef class Translator:
             emit_make_prim(&self.code, dst, self._operand(args[0]),
                            ARG_VALUE(args[SRC_MAKE_PRIM_CODE]),
                            ARG_VALUE(args[SRC_MAKE_PRIM_VALUE]))
-        elif kind == AS_ALLOC_SHAPE_HEAP and count == 2 and (
-                self._is_immediate(args[SRC_HEAP_SLOTS], 0, MAX_HEAP_SLOTS)
-                and self._is_machine(args[0])):
+        elif kind == AS_ALLOC_SHAPE_HEAP and self._is_heap_alloc(count, args):
             emit_alloc_heap(&self.code, dst, ARG_VALUE(args[SRC_HEAP_SLOTS]), self._site())
         elif kind == AS_ALLOC_STORAGE:
             return self._storage(dst, count, args)
@@ -837,6 +917,12 @@ cdef class Translator:
         else:
             return False
         return True
+
+    cdef bint _has_source(self, int kind, int64_t count, const int64_t* args) except -1:
+        """Whether the argument that the operation for a call of a builtin reads from a register, if there
+        is one, is in a register.  A constant may stand there, but hardly ever does."""
+        cdef int64_t i = SRC_INVOKE_CLOSURE_CLOSURE if kind == AS_INVOKE_CLOSURE else 0
+        return not reads_register(kind) or (count > i and self._operand(args[i]) >= 0)
 
     cdef bint _match_tag(self, int64_t dst, int64_t count, const int64_t* args) except -1:
         """A value, then per constructor its name and its number of fields."""
@@ -861,8 +947,9 @@ cdef class Translator:
             emit_check_tensor(&self.code, x, ARG_VALUE(args[SRC_CHECK_NDIM]), <PyObject*>descr)
         elif kind == AS_MATCH_SHAPE and self._shape_match(count, args):
             emit_match_shape(
-                &self.code, x, self._operand(args[SRC_MATCH_SHAPE_HEAP]),
-                self._last_slot(args + SRC_MATCH_SHAPE_DIMS, RVM_MATCH_IMM, RVM_MATCH_ANY),
+                &self.code, x, self._operand(args[SRC_MATCH_SHAPE_HEAP]), self._slots_of(
+                    args[SRC_MATCH_SHAPE_HEAP], self._last_slot(
+                        args + SRC_MATCH_SHAPE_DIMS, RVM_MATCH_IMM, RVM_MATCH_ANY)),
                 ARG_VALUE(args[SRC_MATCH_SHAPE_DIMS]))
             self._pairs(args + SRC_MATCH_SHAPE_DIMS)
         elif kind == AS_CHECK_FUNC_INFO and count == 2:
@@ -890,7 +977,7 @@ cdef class Translator:
 
     cdef bint _shape_program(self, const int64_t* args) except -1:
         """compute_shape: heap, program.  Its words are those of the constant, ended by a word more."""
-        cdef int64_t last = -1, depth = 0, stores = 0
+        cdef int64_t last = RVM_NO_SLOT, depth = 0, stores = 0
         program = self._constant(args[SRC_COMPUTE_PROGRAM])
         if not isinstance(program, Shape) or shape_program.problem(program) is not None:
             return False
@@ -902,7 +989,8 @@ cdef class Translator:
             depth += (op.name != "store") - <int64_t>op.pops
             if depth > RVM_MAX_STACK or stores > RVM_MAX_STORES:
                 return False
-        emit_compute_shape(&self.code, self._operand(args[0]), last, len(program) + 1)
+        emit_compute_shape(&self.code, self._operand(args[0]), self._slots_of(args[0], last),
+                           len(program) + 1)
         for word in program:
             append(&self.code, word)
         append(&self.code, RVM_SHAPE_END)
@@ -968,6 +1056,8 @@ cdef class Translator:
         cdef int64_t target = self._target_of_test(pc, rewritings)
         if target < 0 or self._word(pc, SRC_COUNT) != 1:
             return 0
+        if not self._has_source(AS_READ_IF_COND, 1, self._args(pc)):
+            return 0
         emit_read_if(&self.code, self._place(self._word(pc, SRC_DST)),
                      self._operand(self._args(pc)[0]), 0)
         self._fixup(start + READ_IF_OTHERWISE, start, target)
@@ -980,6 +1070,8 @@ cdef class Translator:
         if target < 0 or self._word(pc, SRC_COUNT) != 2:
             return 0
         if not self._is_immediate(args[SRC_GETITEM_INDEX], 0, INT64_MAX):
+            return 0
+        if not self._has_source(AS_TAG_IS, 2, args):
             return 0
         emit_if_tag(&self.code, self._place(self._word(pc, SRC_DST)), self._operand(args[0]),
                     ARG_VALUE(args[SRC_GETITEM_INDEX]), 0)
@@ -1017,6 +1109,8 @@ cdef class Translator:
                               self.args_area, count)
         elif count < SRC_INVOKE_CLOSURE_ARGS or not self._is_machine(args[0]):
             return 0
+        elif not self._has_source(AS_INVOKE_CLOSURE, count, args):
+            return 0
         else:
             args += SRC_INVOKE_CLOSURE_ARGS
             count -= SRC_INVOKE_CLOSURE_ARGS
@@ -1040,14 +1134,17 @@ cdef class Translator:
             return 0
         if self._word(pc + 1, SRC_DST) != VOID_REGISTER or match[0] != check[0]:
             return 0
+        if not self._has_source(AS_CHECK_TENSOR_INFO, check_count, check):
+            return 0
         if not self._tensor_check(check_count, check, &descr):
             return 0
         if not self._shape_match(match_count, match):
             return 0
         emit_check_match(
             &self.code, self._operand(check[0]), ARG_VALUE(check[SRC_CHECK_NDIM]),
-            <PyObject*>descr, self._operand(match[SRC_MATCH_SHAPE_HEAP]),
-            self._last_slot(match + SRC_MATCH_SHAPE_DIMS, RVM_MATCH_IMM, RVM_MATCH_ANY),
+            <PyObject*>descr, self._operand(match[SRC_MATCH_SHAPE_HEAP]), self._slots_of(
+                match[SRC_MATCH_SHAPE_HEAP], self._last_slot(
+                    match + SRC_MATCH_SHAPE_DIMS, RVM_MATCH_IMM, RVM_MATCH_ANY)),
             ARG_VALUE(match[SRC_MATCH_SHAPE_DIMS]))
         self._pairs(match + SRC_MATCH_SHAPE_DIMS)
         return 2
@@ -1238,10 +1335,17 @@ cdef class Translator:
 
     cdef int64_t _last_slot(self, const int64_t* words, int64_t code, int64_t other) noexcept:
         """The greatest heap slot in n pairs, -1 for none; the two codes use none."""
-        cdef int64_t i, last = -1
+        cdef int64_t i, last = RVM_NO_SLOT
         for i in range(ARG_VALUE(words[0])):
             if ARG_VALUE(words[1 + 2 * i]) not in (code, other):
                 last = max(last, ARG_VALUE(words[2 + 2 * i]))
+        return last
+
+    cdef int64_t _slots_of(self, int64_t heap, int64_t last) noexcept:
+        """The operand for slots up to `last` of the heap that an argument word stands for."""
+        if (ARG_KIND(heap) == ARG_REGISTER and ARG_VALUE(heap) == self.own_heap
+                and 0 <= last < self.heap_slots):
+            return RVM_OWN_HEAP
         return last
 
     cdef int _operands(self, const int64_t* words, int64_t count) except -1:

@@ -45,6 +45,7 @@ class OperandKind(Enum):
     DISTANCE = "distance in words from the start of the operation to the next one"
     DST = "register that is written"
     REGISTER = "register that is read and cleared"
+    SOURCE = "register that is read"
     VALUE = "register if not negative, else a position before the end of the pool of constants"
     CONSTANT = "position before the end of the pool of constants"
     OFFSET = "offset in words from the first register of the frame"
@@ -155,7 +156,8 @@ def _operation(
 
 
 OPERATIONS: Final = (
-    _operation("ret", "result:value", "return result"),
+    _operation("ret", "result:source registers:number",
+               "return R[result]; the first of the registers, so many, are released"),
     _operation("goto", "distance", "continue at distance"),
     _operation("goto_back", "distance", "poll now and then; continue at distance"),
     _operation("if", "cond:value otherwise:distance", "if not cond: continue at otherwise"),
@@ -174,57 +176,58 @@ OPERATIONS: Final = (
     _operation("null", "dst", "R[dst] = None", builtin="vm.builtin.null_value"),
     _operation("make_tuple", "dst *items:value", "R[dst] = items",
                builtin="vm.builtin.make_tuple"),
-    _operation("tuple_getitem", "dst tuple:value index:number", "R[dst] = tuple[index]",
+    _operation("tuple_getitem", "dst tuple:source index:number", "R[dst] = tuple[index]",
                fallback="tuple is not a tuple of more than index items",
                builtin="vm.builtin.tuple_getitem"),
     _operation("make_adt", "dst constructor:constant tag:number *fields:value",
                "R[dst] = Adt(constructor, tag, fields)", builtin="relaxvm.builtin.make_adt"),
-    _operation("adt_tag", "dst x:value", "R[dst] = x.tag", fallback="x is not an Adt",
+    _operation("adt_tag", "dst x:source", "R[dst] = x.tag", fallback="x is not an Adt",
                builtin="relaxvm.builtin.adt_tag"),
-    _operation("match_tag", "dst x:value *constructors:constructor",
+    _operation("match_tag", "dst x:source *constructors:constructor",
                "R[dst] = x.tag, the position of its constructor among constructors",
                fallback="x is not an Adt of the constructor that stands at the position of its tag",
                builtin="relaxvm.builtin.match_tag"),
-    _operation("adt_field", "dst x:value index:number", "R[dst] = x.fields[index]",
+    _operation("adt_field", "dst x:source index:number", "R[dst] = x.fields[index]",
                fallback="x is not an Adt of more than index fields",
                builtin="relaxvm.builtin.adt_field"),
-    _operation("tag_is", "dst tag:value number", "R[dst] = tag == number",
+    _operation("tag_is", "dst tag:source number", "R[dst] = tag == number",
                fallback="tag is not an int, or larger than 30 bits",
                builtin="relaxvm.builtin.tag_is"),
-    _operation("if_tag", "dst tag:value number otherwise:distance",
+    _operation("if_tag", "dst tag:source number otherwise:distance",
                "R[dst] = tag == number; if not R[dst]: continue at otherwise",
                fallback="tag_is would take its fallback"),
-    _operation("shape_of", "dst tensor:value site", "R[dst] = Shape(tensor.shape)",
+    _operation("shape_of", "dst tensor:source site", "R[dst] = Shape(tensor.shape)",
                fallback="tensor is not an array of at most 8 dimensions",
                builtin="vm.builtin.shape_of"),
     _operation("make_shape", "dst heap:value last_slot:number site *dims:make",
-               "R[dst] = Shape of dims, which are numbers or slots of heap",
+               "R[dst] = Shape of dims, which are numbers or slots of heap; last_slot is -1 where "
+               "none is a slot, and -2 where heap is known to have them",
                fallback="heap is not an int64 array of more than last_slot slots",
                builtin="vm.builtin.make_shape"),
-    _operation("match_shape", "x:value heap:value last_slot:number *dims:match",
+    _operation("match_shape", "x:source heap:value last_slot:number *dims:match",
                "compare the shape of x with dims, and store dimensions in heap",
                fallback="the shape does not match, x has none, or heap is not an int64 array of "
                "more than last_slot slots",
                builtin="vm.builtin.match_shape"),
-    _operation("check_tensor", "x:value ndim:number dtype:object",
+    _operation("check_tensor", "x:source ndim:number dtype:object",
                "check that x is an array of ndim dimensions (-1: any) and dtype (0: any)",
                fallback="the check fails", builtin="vm.builtin.check_tensor_info"),
     _operation("check_match",
-               "x:value ndim:number dtype:object heap:value last_slot:number *dims:match",
+               "x:source ndim:number dtype:object heap:value last_slot:number *dims:match",
                "check_tensor(x, ndim, dtype), then match_shape(x, heap, dims)",
                fallback="one of them would take its fallback"),
-    _operation("check_shape", "x:value ndim:number",
+    _operation("check_shape", "x:source ndim:number",
                "check that x is a Shape of ndim dimensions (-1: any)",
                fallback="the check fails", builtin="vm.builtin.check_shape_info"),
-    _operation("check_tuple", "x:value size:number", "check that x is a tuple of size items",
+    _operation("check_tuple", "x:source size:number", "check that x is a tuple of size items",
                fallback="the check fails", builtin="vm.builtin.check_tuple_info"),
-    _operation("check_func", "x:value", "check that x is a closure or a VM function",
+    _operation("check_func", "x:source", "check that x is a closure or a VM function",
                fallback="the check fails; other callables pass it there",
                builtin="vm.builtin.check_func_info"),
-    _operation("check_prim", "x:value floats:number",
+    _operation("check_prim", "x:source floats:number",
                "check that x is an int or a bool, or a float if floats",
                fallback="the check fails", builtin="vm.builtin.check_prim_value_info"),
-    _operation("match_prim", "x:value heap:value code:number value:number",
+    _operation("match_prim", "x:source heap:value code:number value:number",
                "compare the int x with value or a slot of heap, or store it there, as code says",
                fallback="it differs, x is not an int of 64 bits, or heap is not an int64 array "
                "with the slot", builtin="vm.builtin.match_prim_value"),
@@ -232,10 +235,10 @@ OPERATIONS: Final = (
                "R[dst] = value, or heap[value], as code says",
                fallback="heap is not an int64 array with the slot",
                builtin="vm.builtin.make_prim_value"),
-    _operation("read_cond", "dst x:value", "R[dst] = bool(x)",
+    _operation("read_cond", "dst x:source", "R[dst] = bool(x)",
                fallback="x is not a bool, an int or an integer array with a first element",
                builtin="vm.builtin.read_if_cond"),
-    _operation("read_if", "dst x:value otherwise:distance",
+    _operation("read_if", "dst x:source otherwise:distance",
                "R[dst] = bool(x); if not R[dst]: continue at otherwise",
                fallback="read_cond would take its fallback"),
     _operation("compute_shape", "heap:value last_slot:number *steps:step",
@@ -280,11 +283,11 @@ OPERATIONS: Final = (
     _operation("make_closure", "dst function:value *captured:value",
                "R[dst] = Closure(function, captured)",
                fallback="function is not a VM function", builtin="vm.builtin.make_closure"),
-    _operation("invoke_closure", "dst closure:value frame:offset *args:value",
+    _operation("invoke_closure", "dst closure:source frame:offset *args:value",
                "push a frame at frame; R[dst] = closure(*args) when it returns",
                fallback="closure is not a function or closure of this machine for so many "
                "arguments", builtin="vm.builtin.invoke_closure"),
-    _operation("tail_invoke_closure", "closure:value area:offset *args:value",
+    _operation("tail_invoke_closure", "closure:source area:offset *args:value",
                "the frame becomes that of closure(*args), with args laid out in area",
                fallback="invoke_closure would take its fallback, or the chunk has no room"),
     _operation("ufunc_1", "ufunc x:value out:value", "ufunc(x, out=out) by its inner loop",
@@ -345,6 +348,8 @@ REWRITINGS: Final = (
               "space.  Without it, every call has a frame, which errors and the debugger show."),
     Rewriting("check_match", "`check_tensor_info` and `match_shape` of the same value become "
               "`check_match`."),
+    Rewriting("own_heaps", "The shape heap that a function makes when it begins is not checked by "
+              "operations on shapes, if nothing else reads or writes its register."),
     Rewriting("alloc_static", "`alloc_storage` and `alloc_tensor` of constant size, before "
               "`null_value` of the storage, become `alloc_static`; not under limits of memory, "
               "fuel or time."),
@@ -356,7 +361,7 @@ REWRITINGS: Final = (
               "next instruction is dropped; not under limits of fuel or time."),
 )  # fmt: skip
 """What can be switched off.  No rewriting changes results.  Each works without the others, except
-`kills`, which works with `alloc_static`."""
+`kills`, which works with `alloc_static`, and `own_heaps`, which works with `quicken`."""
 
 Optimize = bool | Iterable[str]
 """All rewritings, none, or the names of those that are on."""

@@ -256,7 +256,7 @@ class _Reader:
     def _value(self, operand: Operand, start: int, at: int, pc: int) -> Any:
         word = self.words[at]
         match operand.kind:
-            case OperandKind.DST | OperandKind.REGISTER:
+            case OperandKind.DST | OperandKind.REGISTER | OperandKind.SOURCE:
                 return self._register(word, pc)
             case OperandKind.VALUE if word >= 0 and operand.name != "callee":
                 return self._register(word, pc)

@@ -95,6 +95,7 @@ def from_tvm(
         DiagnosticError: a ``tvm.IRModule`` has something that relaxvm's script does not have.
         LinkError: the program has code for other devices, or packed functions are missing; the
             message names them.
+        ValueError: `executable` is a text, not the name of a file.
         VerifyError, LimitError, ValueError: as `VirtualMachine`.
     """
     return _VirtualMachine(
@@ -114,6 +115,11 @@ def program_of(
 
     Arguments and errors are those of `from_tvm`.
     """
+    if isinstance(executable, str) and "\n" in executable:
+        raise ValueError(
+            "from_tvm: expected the name of a library, got a text of several lines; a program in "
+            "TVM's script is read by relaxvm.script.from_source, and then built"
+        )
     if isinstance(executable, (str, os.PathLike)):
         return load_library(executable, limits=limits)
     if is_module_of_tvm(executable):

@@ -174,7 +174,8 @@ def written_registers(op: Op) -> int:
 
 def read_registers(op: Op) -> int:
     """The registers that are operands of an operation, as bits."""
-    values = [op.words[o.name] for o in op.operation.operands if o.kind is OperandKind.VALUE]
+    kinds = (OperandKind.SOURCE, OperandKind.VALUE)
+    values = [op.words[o.name] for o in op.operation.operands if o.kind in kinds]
     tail = op.operation.tail
     if tail is not None and tail.kind is OperandKind.VALUE:
         values += op.items

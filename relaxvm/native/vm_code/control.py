@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .code import Op
 from .registers import Paths, RegisterWriter
-from .states import EMPTY, MEMORY, Place, Scalar, State
+from .states import EMPTY, MEMORY, Scalar, State
 
 __all__ = ["ControlWriter"]
 
@@ -38,12 +38,12 @@ class ControlWriter(RegisterWriter):
 
     def _op_ret(self, op: Op, state: State) -> Paths:
         word = op["result"]
-        place: Place = MEMORY if word < 0 else state[word]
+        place = state[word]
         self.results.add(place if place is Scalar.INT else MEMORY)
         if self.signature.result is Scalar.INT and place is Scalar.INT:
             self._emit(f"a->number = {self._scalar(word, Scalar.INT)};")
-        elif word < 0 or place is EMPTY:
-            self._emit(f"a->value = rvm_new(s, {self._ref(op, state, word)});")
+        elif place is EMPTY:
+            self._emit("a->value = rvm_new(s, s->none);")
         else:
             self._to_memory(op, state, word)
             self._emit(f"a->value = fp[{word}]; fp[{word}] = 0;")

@@ -246,7 +246,7 @@ class FunctionWriter(
                   "}"]  # fmt: skip
         last = code.num_registers  # the word after the registers, which calls from C may use
         lines += [f"int rvm_enter_{index}(RvmActivation *a, RvmRef *fp, int64_t position) {{",
-                  f"    static const int64_t ret[] = {{RVM_OP_RET, {last}}};",
+                  f"    static const int64_t ret[] = {{RVM_OP_RET, {last}, 0}};",
                   "    const RvmServices *const s = a->services;",
                   "    (void)s;",
                   *self._cleared_at_start(),
