@@ -409,6 +409,7 @@ BUILTINS: dict[str, list[Any]] = {
     "vm.builtin.to_device": [lambda: (row(), 1, 0)],
     "vm.builtin.reshape": [lambda: (square_of(2000).T, relaxvm.Shape([4_000_000]))],
     "vm.builtin.tensor_to_shape": [lambda: (np.ones(MIB, "i8"),)],
+    "relaxvm.builtin.shape_from": [lambda: (np.ones(MIB, "i8"),)],
     "relaxvm.builtin.compute_shape": [lambda: (np.ones(MIB, ">i8"),
                                                PROGRAM)],
     "relax.run.nonzero": [lambda: (np.ones((2000, 2000), "bool"),)],
@@ -422,10 +423,13 @@ BUILTINS: dict[str, list[Any]] = {
     "relaxvm.builtin.strings_take": [lambda: (words(1), np.zeros(MIB, "i8"))],
     "relaxvm.builtin.strings_merged": [lambda: (words(1), np.zeros(MIB, "i8"))],
     "relaxvm.builtin.string_concat": [
-        lambda: (words(1000)[:, None], words(1000)), lambda: (words(1, 5 * MIB), words(1))],
+        lambda: (words(1000)[:, None], words(1000)), lambda: (words(1, 5 * MIB), words(1)),
+        lambda: (np.array(["\u4e00" * (5 * MIB)], object), words(1))],
     "relaxvm.builtin.string_equal": [lambda: (words(3000)[:, None], words(3000))],
     "relaxvm.builtin.string_normalize": [lambda: (words(MIB), "UPPER", 1, words(0))],
-    "relaxvm.builtin.string_split": [lambda: (words(1, 5 * MIB), "x", -1)],
+    "relaxvm.builtin.string_split": [
+        lambda: (words(1, 5 * MIB), "x", -1),
+        *(lambda by=by: (np.array(["ab " * MIB], object), by, -1) for by in (" ", None))],
     "relaxvm.builtin.regex_full_match": [lambda: (words(1, 1000), "(x|xx)*")],
     "relaxvm.builtin.number_to_string": [lambda: (row(),)],
     "relaxvm.builtin.string_to_number": [lambda: (words(MIB), "float64")],
@@ -538,7 +542,7 @@ attention_kv_cache_finish_import kv_cache_disagg_mark_send kv_cache_disagg_prepa
 =relaxvm.builtin.within =relaxvm.builtin.assign""",
     "as large as its arguments, which the census of objects counts": """
 make_tuple make_closure make_shape shape_of load_shape =relaxvm.builtin.make_adt
-=relaxvm.builtin.shape_from =relaxvm.builtin.sequence_insert =relaxvm.builtin.sequence_erase
+=relaxvm.builtin.sequence_insert =relaxvm.builtin.sequence_erase
 =relaxvm.builtin.chain_to_tuple =relaxvm.builtin.tree_leaves =relaxvm.builtin.tree_from""",
     "as large as the cache, which is reserved at once": """
 paged_attention_kv_cache_create attention_kv_cache_get_checkpoint_metadata

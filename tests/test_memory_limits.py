@@ -269,7 +269,27 @@ def views(b: ExecBuilder) -> None:
         pair(b)
 
 
-BODIES = [wide_tuples, closures, shapes, views]
+def strings(b: ExecBuilder) -> None:
+    text, lengths = b.convert_constant("x" * 60_000), b.convert_constant(relaxvm.Shape([30_000] * 2))
+    b.emit_call("relaxvm.builtin.strings_from", [text, lengths], dst=b.r(2))
+    pair(b)
+
+
+def views_of_strings(b: ExecBuilder) -> None:
+    text, lengths = b.convert_constant("x" * 60_000), b.convert_constant(relaxvm.Shape([60_000]))
+    b.emit_call("relaxvm.builtin.strings_from", [text, lengths], dst=b.r(2))
+    shape = b.convert_constant(relaxvm.Shape([1, 1]))
+    b.emit_call("vm.builtin.reshape", [b.r(2), shape], dst=b.r(2))
+    pair(b)
+
+
+def maps(b: ExecBuilder) -> None:
+    rows, keys = b.convert_constant(np.ones((2, 3000))), b.convert_constant(np.arange(3000))
+    b.emit_call("relaxvm.builtin.maps_from", [rows, keys], dst=b.r(2))
+    pair(b)
+
+
+BODIES = [wide_tuples, closures, shapes, views, strings, views_of_strings, maps]
 
 
 @pytest.mark.parametrize("optimize", [True, False])

@@ -38,6 +38,24 @@ for at in range(40):
         _testcapi.remove_mem_hooks()
 """
 
+PURE_NUMPY = """
+import _testcapi
+import numpy
+
+numbers = numpy.arange(9)
+for at in range(60):
+    _testcapi.set_nomemory(at, at + 1)
+    try:
+        numbers.max(initial=0), numpy.array_equal(numbers, numbers)
+    except (MemoryError, SystemError):
+        pass
+    finally:
+        _testcapi.remove_mem_hooks()
+"""
+
+REDUCTIONS = {"load", "pickle"}
+"""Scenarios in which numpy reduces arrays."""
+
 
 @pytest.fixture(scope="module")
 def interpreter() -> None:
@@ -48,9 +66,17 @@ def interpreter() -> None:
         pytest.skip("this Python crashes in plain Python code if an allocation fails")
 
 
+@pytest.fixture(scope="module")
+def numpy_crashes() -> bool:
+    """Whether numpy crashes by itself, as 1.26 does where there is no memory for a reduction."""
+    return children.run([sys.executable, "-c", PURE_NUMPY], capture_output=True).returncode < 0
+
+
 @pytest.mark.usefixtures("interpreter")
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_an_allocation_that_fails(scenario: str) -> None:
+def test_an_allocation_that_fails(scenario: str, numpy_crashes: bool) -> None:
+    if numpy_crashes and scenario in REDUCTIONS:
+        pytest.skip("this numpy crashes by itself if an allocation fails")
     done = children.run(
         [sys.executable, "-X", "faulthandler", str(PROGRAM), scenario],
         capture_output=True, text=True, check=False,

@@ -510,6 +510,7 @@ BUILTINS: dict[str, list[Make]] = {
     "vm.builtin.to_device": [lambda: [x(SIDE * 2, SIDE).T, 1, 0]],
     "vm.builtin.reshape": [lambda: [x(SIDE * 2, SIDE).T, relaxvm.Shape([SIZE])]],
     "vm.builtin.tensor_to_shape": [lambda: [np.ones(ROW, "i8")]],
+    "relaxvm.builtin.shape_from": [lambda: [np.ones(ROW, "i8")]],
     "relaxvm.builtin.compute_shape": [lambda: [np.ones(ROW, ">i8"), PROGRAM]],
     "relax.run.nonzero": [lambda: [bools(2, ROW)], lambda: [bools(ROW, 2).T]],
     "relax.run.unique": [

@@ -12,6 +12,7 @@ from ..messages import describe
 from ..values import Shape
 from .arguments import as_str
 from .registration import OWN_PREFIX, builtin
+from .shape import ints_of
 
 __all__ = ["fatal", "int_from", "scalar_equal", "shape_from"]
 
@@ -68,7 +69,8 @@ def shape_from(x: Any) -> Shape:
         return x
     if not isinstance(x, np.ndarray) or x.ndim > 1 or x.dtype.kind not in "iu":
         raise TypeError(f"shape_from: expected an integer tensor of rank 1, got {describe(x)}")
-    dims = [int(dim) for dim in x.reshape(-1)]
-    if min(dims, default=0) < 0:
-        raise ValueError(f"shape_from: expected dimensions >= 0, got {dims}")
+    dims = ints_of(x.reshape(-1))
+    least = min(dims, default=0)
+    if least < 0:
+        raise ValueError(f"shape_from: expected dimensions >= 0, got {least}")
     return Shape(dims)

@@ -51,6 +51,7 @@ __all__ = [
     "alloc_shape_heap",
     "check_upper_bound",
     "compute_shape",
+    "ints_of",
     "load_shape",
     "make_prim_value",
     "make_shape",
@@ -478,9 +479,8 @@ def compute_shape(heap: Any, program: Any) -> None:
     fault = shape_program.problem(words)
     if fault is not None:
         raise InternalError(f"compute_shape: program: {fault}")
-    charge_objects(_INT_BYTES * len(cells))
     try:
-        changed = shape_program.evaluate(words, _ints(cells))
+        changed = shape_program.evaluate(words, ints_of(cells))
     except (IndexError, OverflowError, ZeroDivisionError) as error:
         raise type(error)(f"compute_shape: {error}") from None
     for slot, value in changed.items():
@@ -512,11 +512,16 @@ def tensor_to_shape(x: Any) -> Shape:
     if tensor.ndim != 1 or tensor.dtype.kind != "i" or tensor.dtype.itemsize == 1:
         raise InternalError(f"tensor_to_shape: expected int16[n], int32[n] or int64[n], "
                             f"got {describe(tensor)}")
-    charge_objects(2 * _INT_BYTES * len(tensor))
-    return tuple.__new__(Shape, _ints(tensor))  # without checks: no int has more than 64 bits
+    return tuple.__new__(Shape, ints_of(tensor))  # without checks: no int has more than 64 bits
 
 
-def _ints(vector: NDArray[Any]) -> list[int]:
+def ints_of(vector: NDArray[Any]) -> list[int]:
+    """Return the elements of a vector of integers.
+
+    Raises:
+        LimitError: the list, and a tuple of it, are beyond the limit of the run.
+    """
+    charge_objects(2 * _INT_BYTES * len(vector))
     found: list[int] = []
     for (part,) in pieces(vector):
         found += part.tolist()

@@ -32,6 +32,12 @@ _STRING_BYTES: Final = 60
 """About what a string takes beside its characters."""
 
 
+def _size(*parts: str) -> int:
+    """Return about how many bytes a string of these parts takes, at most."""
+    width = 1 if all(map(str.isascii, parts)) else 4
+    return _STRING_BYTES + width * sum(map(len, parts))
+
+
 def _as_strings(x: Any, subject: str) -> NDArray[Any]:
     """A tensor of strings as an array of objects."""
     array = as_array(x, subject)
@@ -53,7 +59,7 @@ def _made(strings: Iterable[str], shape: Sequence[int]) -> NDArray[Any]:
     flat = found.reshape(-1)
     for i, each in enumerate(strings):
         check_time()
-        charge_objects(_STRING_BYTES + len(each))
+        charge_objects(_size(each))
         flat[i] = each
     return found
 
@@ -159,8 +165,13 @@ def string_concat(a: Any, b: Any) -> NDArray[Any]:
     """
     x, y = _as_strings(a, "string_concat: a"), _as_strings(b, "string_concat: b")
     left, right = np.broadcast_arrays(x, y)
-    pairs = zip(left.flat, right.flat, strict=True)
-    return _made((p + q for p, q in pairs), left.shape)
+
+    def joined() -> Iterable[str]:
+        for p, q in zip(left.flat, right.flat, strict=True):
+            charge_objects(_size(p, q))
+            yield p + q
+
+    return _made(joined(), left.shape)
 
 
 @builtin("string_equal", "a: tensor, b: tensor", result="tensor", prefix=OWN_PREFIX)
@@ -219,7 +230,7 @@ def string_normalize(
     kept = []
     for each in strings.flat:
         check_time()
-        charge_objects(_STRING_BYTES + len(each))
+        charge_objects(_size(each, each, each))  # a character becomes up to three
         if spelt(each) not in unwanted:
             kept.append(change(each))
     kept = kept or [""]
@@ -246,8 +257,9 @@ def string_split(x: Any, delimiter: Any, maxsplit: Any) -> tuple[NDArray[Any], N
     rows = []
     for each in strings.flat:
         check_time()
-        charge_objects(len(each) * 2)
-        rows.append(each.split(text, most))
+        parts = len(each) // 2 if text is None else each.count(text)
+        charge_objects(_size(each) + _STRING_BYTES * (parts + 1))
+        rows.append(each.split(text, min(most, len(each))))
     counts = np.array([len(row) for row in rows], np.int64).reshape(strings.shape)
     return _side_by_side(rows, strings.shape, ""), counts
 
@@ -282,7 +294,7 @@ def tokenize(
     rows = []
     for each in strings.flat:
         check_time()
-        charge_objects(len(each) * (_STRING_BYTES + 2))
+        charge_objects(_size(each) + len(each) * (_STRING_BYTES + 2))
         found = _tokens(each, machines, bool(is_separator))
         row = [token for token in found if len(token) >= shortest]
         rows.append(["\x02", *row, "\x03"] if mark else row)
@@ -328,7 +340,7 @@ def _side_by_side(rows: Sequence[Sequence[str]], shape: Sequence[int], filler: s
     flat[:] = filler
     for i, row in enumerate(rows):
         check_time()
-        charge_objects(sum(map(len, row)) + _STRING_BYTES * len(row))
+        charge_objects(sum(map(_size, row)))
         flat[i * width : i * width + len(row)] = row
     return found
 

@@ -37,6 +37,9 @@ typedef struct {
 /* Of an instance of a class of Python, such as a key-value cache: what its attributes hold. */
 #define RVM_INSTANCE_BYTES 1024
 
+/* Of an entry of a dict: hash, key, value, and its share of the index and of what is free. */
+#define RVM_ENTRY_BYTES 64
+
 /* The digits of an int. */
 static Py_ssize_t rvm_int_digits(PyObject *object) {
 #if PY_VERSION_HEX >= 0x030C0000
@@ -45,6 +48,24 @@ static Py_ssize_t rvm_int_digits(PyObject *object) {
     Py_ssize_t digits = ((PyVarObject *)object)->ob_size; /* below 0 for a negative number */
     return digits < 0 ? -digits : digits;
 #endif
+}
+
+/* The bytes of the characters of a string. */
+static int64_t rvm_text_bytes(PyObject *object) {
+#if PY_VERSION_HEX < 0x030C0000
+    if (!PyUnicode_IS_READY(object)) return 4 * (int64_t)PyUnicode_GET_DATA_SIZE(object);
+#endif
+    return (int64_t)PyUnicode_KIND(object) * (int64_t)PyUnicode_GET_LENGTH(object);
+}
+
+/* The array that owns the elements of an array of objects, NULL if there is none. */
+static PyObject *rvm_owner_of_objects(PyObject *object) {
+    while (object != NULL && PyArray_Check(object) &&
+           PyArray_DESCR((PyArrayObject *)object)->type_num == NPY_OBJECT) {
+        if (PyArray_CHKFLAGS((PyArrayObject *)object, NPY_ARRAY_OWNDATA)) return object;
+        object = PyArray_BASE((PyArrayObject *)object);
+    }
+    return NULL;
 }
 
 /* Approximately the bytes of an object, without the data of an array. */
@@ -61,6 +82,8 @@ static int64_t rvm_object_bytes(PyObject *object) {
         int64_t item = PyTuple_CheckExact(object) ? 8 : 8 + 32;
         return bytes + item * (int64_t)PyTuple_GET_SIZE(object);
     }
+    if (PyUnicode_Check(object)) return bytes + rvm_text_bytes(object);
+    if (PyDict_Check(object)) return bytes + RVM_ENTRY_BYTES * (int64_t)PyDict_GET_SIZE(object);
     if (type == rvm_storage_type) return bytes + RVM_STORAGE_BYTES;
     if (type->tp_flags & Py_TPFLAGS_HEAPTYPE) bytes += RVM_INSTANCE_BYTES;
     if (type->tp_itemsize > 0) {
@@ -118,11 +141,13 @@ static int rvm_census_push(rvm_census *census, PyObject *object) {
     return 0;
 }
 
-/* Only tuples, closures, values of data types and references hold further values of a program: what
- * functions and machines refer to was there before. */
+/* Only tuples, arrays of strings, maps, closures, values of data types and references hold further
+ * values of a program: what functions and machines refer to was there before.  Whether Python's way to
+ * look into an object serves for it: */
 static inline int rvm_is_traversed(const rvm_census *census, const PyObject *object) {
     PyTypeObject *type = Py_TYPE(object);
-    return type == census->adt || type == census->closure || type == census->ref;
+    return type == census->adt || type == census->closure || type == census->ref ||
+           type == &PyDict_Type;
 }
 
 /* Count an object if it is new: a visitproc of Python's.  -1 without an exception if memory is out. */
@@ -136,6 +161,11 @@ static int rvm_census_visit(PyObject *object, void *arg) {
     census->bytes += rvm_object_bytes(object);
     if (PyTuple_CheckExact(object) || rvm_is_traversed(census, object))
         return rvm_census_push(census, object);
+    if (PyArray_Check(object)) {
+        PyObject *owner = rvm_owner_of_objects(object);
+        if (owner == object) return rvm_census_push(census, object);
+        if (owner != NULL) return rvm_census_visit(owner, arg);
+    }
     return 0;
 }
 
@@ -148,8 +178,18 @@ static int rvm_census_registers(rvm_census *census, PyObject **registers, int64_
     return 0;
 }
 
+/* Look at the elements of an array that owns them.  A pause may run code that changes the array. */
+static int rvm_census_elements(rvm_census *census, PyArrayObject *array) {
+    for (npy_intp i = 0; i < PyArray_SIZE(array); i++) {
+        if (rvm_census_visit(((PyObject **)PyArray_DATA(array))[i], census) < 0) return -1;
+        if (++census->steps % RVM_CENSUS_STEPS == 0 && census->pause(census->context) < 0) return -1;
+    }
+    return 0;
+}
+
 /* Look into one object. */
 static int rvm_census_items(rvm_census *census, PyObject *object) {
+    if (PyArray_Check(object)) return rvm_census_elements(census, (PyArrayObject *)object);
     if (rvm_is_traversed(census, object))
         return Py_TYPE(object)->tp_traverse(object, rvm_census_visit, census) == 0 ? 0 : -1;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); i++) {

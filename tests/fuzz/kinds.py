@@ -9,6 +9,7 @@ from typing import Final
 from relaxvm.executable.formats import binary
 
 from . import (
+    calls,
     ir_json,
     kernels,
     libraries,
@@ -90,6 +91,9 @@ KINDS: Final = {
         relay_executables.run, relay_executables.bases,
     ),
     "run": Kind("saved runs", ".ckpt", saved_runs.mutant, saved_runs.run, saved_runs.bases),
+    "calls": Kind(
+        "arguments of builtins and kernels", ".txt", calls.mutant, calls.run, calls.bases
+    ),
     "onnx": Kind("ONNX models", ".onnx", onnx_models.mutant, onnx_models.run, onnx_models.bases),
     "pt2": Kind(
         "programs of torch.export", ".pt2", torch_programs.mutant, torch_programs.run,
