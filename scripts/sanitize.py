@@ -154,6 +154,7 @@ SANITIZERS: Final = {
             "test_toolchain.py::test_a_long_error_is_cut",
             "test_toolchain.py::test_ctrl_c",
             "test_toolchain.py::test_files_of_killed_processes_are_removed",
+            "test_toolchain.py::test_the_compiler_is_that_of_cc",
             "test_toolchain.py::test_the_key_depends_on_all_inputs",
             "test_toolchain.py::test_the_key_of_a_piece_depends_on_all_inputs",
             # The runtime itself writes a file in every process, beyond the limit on its size.
@@ -163,6 +164,8 @@ SANITIZERS: Final = {
             "test_compiled.py::TestEndlessLoops::test_a_signal",
             "test_compiled_limits.py::test_ctrl_c",
             "test_native.py::test_ctrl_c",
+            # It measures the memory of the process, in which the runtime has its own.
+            "test_tvm_library.py::test_loading_again_and_again",
             # They measure times, and kernels take many times longer here.
             "test_kernel_threads.py::test_long_kernels_end_soon",
         ),

@@ -13,6 +13,7 @@ from dataclasses import replace
 import pytest
 
 from relaxvm.executable.formats import binary
+from relaxvm.kernels import PREFIX
 from relaxvm.native import toolchain
 
 from . import children
@@ -20,11 +21,14 @@ from .corpus import CORPUS
 
 pytest.importorskip("resource")  # Windows has neither this nor fork
 
+from .builtin_cases import own_builtins
+from .fuzz import calls
 from .fuzz.campaign import Summary, main
 from .fuzz.kinds import KINDS
 from .fuzz.mutate import bases, mutant, older_form
 from .fuzz.outcomes import Outcome
 from .fuzz.workers import Budget, Result, run_batch
+from .time_attacks import kernels
 
 MEMORY = os.environ.get("RELAXVM_FUZZ_MEMORY", "6")
 """GiB of address space of a worker; 0 for none, which sanitizers need."""
@@ -45,6 +49,7 @@ LOADED = {
     "relay": {"RESULT"},
     "relay_vm": {"RESULT", "KERNEL_ERROR"},
     "run": {"RESULT"},
+    "calls": {"RESULT", "KERNEL_ERROR", "RELAXVM_ERROR"},
     "onnx": {"RESULT", "KERNEL_ERROR"},
     "pt2": {"RESULT", "KERNEL_ERROR"},
 }
@@ -67,6 +72,12 @@ def test_mutants_do_no_harm(kind):
     if count >= 1000 and (kind != "library" or toolchain.compiler()):
         assert LOADED[kind] <= set(found["outcomes"]) <= {*LOADED["vmexec"], "REFUSED"}
         assert found["outcomes"]["REFUSED"] < 0.95 * count
+
+
+def test_every_builtin_and_kernel_is_called():
+    called = {base.partition(" ")[0] for base in calls.bases()}
+    assert called >= (own_builtins() - set(calls.WITHOUT)) | {PREFIX + name for name in kernels()}
+    assert called.isdisjoint(calls.WITHOUT)
 
 
 def fingerprint() -> int:

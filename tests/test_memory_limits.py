@@ -270,7 +270,7 @@ def views(b: ExecBuilder) -> None:
 
 
 def strings(b: ExecBuilder) -> None:
-    text, lengths = b.convert_constant("x" * 60_000), b.convert_constant(relaxvm.Shape([30_000] * 2))
+    text, lengths = b.convert_constant("x" * 60_000), b.convert_constant((30_000, 30_000))
     b.emit_call("relaxvm.builtin.strings_from", [text, lengths], dst=b.r(2))
     pair(b)
 

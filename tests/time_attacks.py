@@ -256,7 +256,9 @@ KERNELS: dict[str, list[Make]] = {
     "image.center_crop_pad": [lambda: [x(HALF), (0,), (SIZE,), out(SIZE)]],
     "vision.select_boxes": [
         lambda: [x(1, 30000, 4), x(1, 1, 30000), np.array([30000]), np.array([1.0]), None, 0,
-                 _zeros(30000, 3, dtype="i8")]],
+                 _zeros(30000, 3, dtype="i8")],
+        lambda: [x(1, 1, 4), np.broadcast_to(x(1, 1, 1), (1, 1 << 40, 1)), np.array([1]), None,
+                 np.array([2.0]), 0, _zeros(0, 3, dtype="i8")]],
     "vision.best_boxes": [
         lambda: [x(1, 30000, 4), x(1, 1, 30000), np.array([30000]), np.array([1.0]),
                  np.array([-1.0]), _zeros(1, 30000, 2, dtype="i8"), out(1, 30000),

@@ -185,6 +185,8 @@ def unique(
     tensor = as_array(x, "unique")
     flags = [as_int(f, "unique") for f in (return_index, return_inverse, return_counts)]
     axis = None if axis is None else as_int(axis, "unique: axis")
+    if axis is not None and not -tensor.ndim <= axis < tensor.ndim:
+        raise ValueError(f"unique: axis {axis} is out of bounds for {describe(tensor)}")
     # The data types of ml_dtypes have no place for NaN in their order.
     keys = converted(tensor, np.float32) if tensor.dtype.kind == "V" else tensor
     found = distinct(keys) if axis is None else distinct_slices(np.moveaxis(keys, axis, 0))

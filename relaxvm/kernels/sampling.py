@@ -284,6 +284,7 @@ def suppressed(
     score_threshold: float | None,
 ) -> list[int]:
     """The indices of boxes that are kept, the best first."""
+    check_time()  # there may be many classes without boxes
     order = np.argsort(-scores, kind="stable")
     if score_threshold is not None:
         order = order[scores[order] > score_threshold]

@@ -249,7 +249,7 @@ def _changed_items(value: Any, rng: random.Random) -> Any:
 def _changed_array(x: np.ndarray, rng: random.Random) -> np.ndarray:
     if x.size > 1 << 22:  # it has been made large already
         return x
-    if x.dtype.hasobject:
+    if x.dtype.kind in "OUT":
         return x[:: rng.choice((1, -1, 2))] if x.ndim else x.reshape(1)
     how = rng.randrange(13)
     if how == 0:
@@ -281,7 +281,9 @@ def _changed_array(x: np.ndarray, rng: random.Random) -> np.ndarray:
         return x.T
     if how == 8:  # elements that are not aligned
         bytes_ = np.zeros(x.nbytes + 1, np.uint8)
-        copy = bytes_[1:].view(x.dtype)[: x.size].reshape(x.shape) if x.size else x
+        if not x.size:
+            return x
+        copy = bytes_[1:].view(x.dtype).reshape(x.shape)
         copy[...] = x
         return copy
     if how == 9:
@@ -327,9 +329,9 @@ def run(mutant: Mutant, index: int) -> Ending:
     warnings.simplefilter("ignore")
     try:
         found = _run(name, *arguments(mutant))
-        if index % 8 == 0 and found[0] != Outcome.STRAY_ERROR and "Limit" not in found[1]:
+        if index % 8 == 0 and found[0] != Outcome.STRAY_ERROR:
             other = _run(name, *arguments(mutant), optimize=False)
-            if other[0] != found[0] or "Limit" not in other[1] and other[1] != found[1]:
+            if other != found and "wall_time" not in found[1] + other[1]:
                 return Outcome.STRAY_ERROR, f"{name}: differs: {found} {other}"
     except RelaxVMError as error:
         return Outcome.REFUSED, type(error).__name__
