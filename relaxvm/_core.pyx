@@ -1061,16 +1061,17 @@ cdef void _fail_objects(Run* run) noexcept:
                 f"arrays {host._live_bytes()}, the limit is {host._account.max_live}")
 
 
-def charge_objects(int64_t nbytes):
+def charge_objects(object size):
     """Count what a builtin makes that is not an array, where its arguments do not bound it.
 
     Args:
-        nbytes: about the bytes of the objects that it is going to make.
+        size: about the bytes of the objects that it is going to make, an int of any size.
 
     Raises:
         LimitError: they are above the limit of the run that calls the builtin.
     """
     cdef Run* run = _limited_run()
+    cdef int64_t nbytes = size if size < INT64_MAX else INT64_MAX
     if run is NULL or nbytes <= 0:
         return
     run.objects = run.objects + nbytes if nbytes < INT64_MAX - run.objects else INT64_MAX

@@ -483,6 +483,8 @@ CASES: dict[str, str] = {
 (1, 1) | TypeError: make_adt: constructor
 ("A", "B") | TypeError: make_adt: tag
 ("A", -1) | ValueError: Adt: tag: expected a number from 0 to 2147483647, got -1
+("A", 1 << 70) | ValueError: Adt: tag: expected a number from 0 to 2147483647
+("A", -1 << 70) | ValueError: Adt: tag: expected a number from 0 to 2147483647
 """,
     "relaxvm.builtin.adt_tag": """
 (Adt("A", 3),) | 3

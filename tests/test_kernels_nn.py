@@ -282,3 +282,18 @@ def test_types_of_ml_dtypes() -> None:
         run(name, *narrow, out)
         run(name, *wide, want)
         np.testing.assert_array_equal(out, want.astype(ml_dtypes.bfloat16), err_msg=name)
+
+
+@pytest.mark.parametrize("length", [7, 100, 129])
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 50, 200])
+def test_adaptive_means_of_long_rows(
+    count: int, length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some parts at a time, and parts in pieces, as rows of a million elements are."""
+    monkeypatch.setattr("relaxvm.kernels.pooling.PIECE", 16)
+    x = normal(2, 3, length)
+    out = np.empty((2, 3, count))
+    relaxvm.get_func("relaxvm.kernel.nn.adaptive_avg_pool1d")(x, (count,), out)
+    bounds = [(length * i // count, -(-length * (i + 1) // count)) for i in range(count)]
+    expected = np.stack([x[..., start:end].mean(-1) for start, end in bounds], -1)
+    np.testing.assert_allclose(out, expected, rtol=1e-12)

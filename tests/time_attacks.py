@@ -173,6 +173,9 @@ def _adaptive(axes: int) -> list[Make]:
     return [
         lambda: [x(1, 1, *[side] * axes), (3,) * axes, _zeros(1, 1, *[3] * axes)],
         lambda: [x(side, 1, *[side] * (axes - 1), 1), (1,) * axes, _zeros(side, 1, *[1] * axes)],
+        # One long row without memory, in parts that have elements in common.
+        lambda: [np.broadcast_to(x(1, 1, *[1] * axes), (*[1] * (1 + axes), 1 << 40)), (7,) * axes,
+                 _zeros(1, 1, *[7] * axes)],
     ]
 
 

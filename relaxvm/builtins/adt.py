@@ -30,7 +30,9 @@ def make_adt(constructor: Any, tag: Any, *fields: Any) -> Adt:
         TypeError: constructor is not a string, or tag not an int.
         ValueError: tag is negative or above 2**31 - 1.
     """
-    return Adt(as_str(constructor, "make_adt: constructor"), as_int(tag, "make_adt: tag"), fields)
+    name, number = as_str(constructor, "make_adt: constructor"), as_int(tag, "make_adt: tag")
+    # `Adt` converts to 64 bits before it looks at the number.
+    return Adt(name, max(min(number, 1 << 31), -1), fields)
 
 
 @builtin("adt_tag", "x: adt", result="int", prefix=OWN_PREFIX)

@@ -1277,7 +1277,12 @@ cdef class Translator:
         dtype = self._constant(args[SRC_TENSOR_DTYPE])
         if not isinstance(dtype, np.dtype) or dtype.hasobject or dtype.subdtype is not None:
             return False
-        return count == 4 or self._constant(args[SRC_TENSOR_SCOPE]) == "global"
+        return count == 4 or self._is_global(args[SRC_TENSOR_SCOPE])
+
+    cdef bint _is_global(self, int64_t word):
+        """Whether a word is the constant "global": a file may have any other there."""
+        scope = self._constant(word)
+        return type(scope) is str and scope == "global"
 
     cdef Allocator _allocator(self, int64_t count, const int64_t* args):
         """The allocator of alloc_storage: ctx, shape, device index, dtype, scope; or None."""
@@ -1287,7 +1292,7 @@ cdef class Translator:
             return None
         if not isinstance(self._constant(args[SRC_STORAGE_DTYPE]), np.dtype):
             return None
-        if self._constant(args[SRC_STORAGE_SCOPE]) != "global":
+        if not self._is_global(args[SRC_STORAGE_SCOPE]):
             return None
         # -1 is the host; negative indices do not wrap in this module
         device = ARG_VALUE(args[SRC_STORAGE_DEVICE])

@@ -306,14 +306,35 @@ def _means(x: NDArray[Any], axis: int, count: int) -> NDArray[Any]:
 
 
 def _sums(x: NDArray[Any], starts: Indices, ends: Indices) -> NDArray[Any]:
-    """The sums of parts of rows, which have an element in common at most."""
-    count, length = len(starts), x.shape[-1]
-    if count > length:  # each part has one element or two
+    """The sums of parts of rows, which have an element in common at most.  Of long rows, some parts
+    at a time, and long parts in pieces."""
+    if x.shape[-1] <= PIECE:
+        return _sums_at_once(x, starts, ends)
+    found = np.zeros((*x.shape[:-1], len(starts)), x.dtype)
+    first = 0
+    while first < len(starts):
+        check_time()
+        start = starts[first]
+        end = max(int(np.searchsorted(ends, start + PIECE, "right")), first + 1)
+        if ends[end - 1] - start <= PIECE:
+            rows = x[..., start : ends[end - 1]]
+            parts = starts[first:end] - start, ends[first:end] - start
+            found[..., first:end] = _sums_at_once(rows, *parts)
+        else:
+            for at in range(start, ends[first], PIECE):
+                check_time()
+                found[..., first] += x[..., at : min(at + PIECE, ends[first])].sum(-1)
+        first = end
+    return found
+
+
+def _sums_at_once(x: NDArray[Any], starts: Indices, ends: Indices) -> NDArray[Any]:
+    if (ends - starts).max(initial=0) <= 2:
         found = x[..., starts]
         two = np.flatnonzero(ends - starts == 2)
         found[..., two] += x[..., starts[two] + 1]
         return found
-    if length % count == 0:
+    if np.array_equal(starts[1:], ends[:-1]):
         return np.add.reduceat(x, starts, -1)
     # At even places are the sums of parts; those between a part and the next are not used.
     places = np.stack([starts, ends], 1).reshape(-1)[:-1]

@@ -203,8 +203,13 @@ def _bound(ufunc: np.ufunc, x: Array) -> Any:
     return ufunc(found.reshape(())[()], x.dtype.type(0))
 
 
-def _products(recurrence: Array) -> Callable[[int, Array, slice], Array]:
-    """Products of states and some of the gates' recurrence weights."""
+def _products(
+    recurrence: Array, direction: str
+) -> Callable[[int, Array, slice], Array] | None:
+    """Products of states and some of the gates' recurrence weights; None if these do not fit, which
+    `_recur` says."""
+    if recurrence.ndim != 3 or len(recurrence) != _count(direction):
+        return None
     working = _working(recurrence)
     # Copies: the results may overlap the weights.
     weights = [np.array(each.T, working, order="C") for each in recurrence]
@@ -252,7 +257,7 @@ def lstm(
     if peepholes is not None:
         _need("peepholes", peepholes, _count(direction), 3 * size)
         peepholes = np.array(peepholes, _working(x))
-    products = _products(recurrence) if recurrence.ndim == 3 else None
+    products = _products(recurrence, direction)
 
     def step(i: int, given: Array, bias: Array, states: Sequence[Array]) -> Sequence[Array]:
         assert products is not None
@@ -294,7 +299,7 @@ def gru(
     weights rather than to the state.  Otherwise as `nn.lstm`."""
     functions = functions_of(activations, 2 * _count(direction), clip)
     size = recurrence.shape[-1]
-    products = _products(recurrence) if recurrence.ndim == 3 else None
+    products = _products(recurrence, direction)
 
     def step(i: int, given: Array, bias: Array, states: Sequence[Array]) -> Sequence[Array]:
         assert products is not None
@@ -329,7 +334,7 @@ def rnn(
     """Plain recurrent layer: outs = the states of all steps, and the last states.  activations: one
     for each direction.  Otherwise as `nn.lstm`."""
     functions = functions_of(activations, _count(direction), clip)
-    products = _products(recurrence) if recurrence.ndim == 3 else None
+    products = _products(recurrence, direction)
 
     def step(i: int, given: Array, bias: Array, states: Sequence[Array]) -> Sequence[Array]:
         assert products is not None
