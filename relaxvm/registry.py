@@ -338,10 +338,15 @@ class _Global(Registry):
             return self.lookup(name)
         found = self._deferred.get(name)
         if found is None:
-            from . import builtins, kernels
+            # Each is imported only if a name may be one of its own.
+            if name.startswith((KERNEL_PREFIX, RESULT_PREFIX)):
+                from . import kernels
 
-            is_kernel = name.startswith((KERNEL_PREFIX, RESULT_PREFIX))
-            made = kernels.deferred(name) if is_kernel else builtins.deferred(name)
+                made = kernels.deferred(name)
+            else:
+                from . import builtins
+
+                made = builtins.deferred(name)
             if made is None:
                 return self.lookup(name)
             func, deferred = made
