@@ -444,6 +444,10 @@ def test_accesses_that_are_not_proved(tmp_path: Path) -> None:
         VirtualMachine(loaded, limits=proved)
     with pytest.raises(LimitError, match="not proved"):
         loaded.kernels.check(proved)  # type: ignore[attr-defined]
+    strictly = relaxvm.load(tmp_path / "it", limits=proved)
+    for limits in (None, UNTRUSTED, proved):  # what the file was read under holds as well
+        with pytest.raises(LimitError, match="not proved"):
+            VirtualMachine(strictly, limits=limits)
     loaded.kernels.check(UNTRUSTED)  # type: ignore[attr-defined]
 
 

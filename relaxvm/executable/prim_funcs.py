@@ -62,19 +62,23 @@ class SavedPrimFuncs(Mapping[str, Callable[..., Any]]):
         texts: name -> IR, as JSON of `relaxvm.ir.save_json`.
         source: the file, for messages.
         offsets: name -> the byte of the file at which its IR begins.
+        limits: those that the file was read under.  They bound its functions wherever kernels are
+            made, also by a virtual machine that has other limits, or none.
     """
 
-    __slots__ = ("_counted", "_made", "offsets", "source", "texts")
+    __slots__ = ("_counted", "_made", "limits", "offsets", "source", "texts")
 
     def __init__(
         self,
         texts: Mapping[str, str],
         source: str = "<memory>",
         offsets: Mapping[str, int] | None = None,
+        limits: Limits | None = None,
     ) -> None:
         self.texts = dict(texts)
         self.source = source
         self.offsets = dict(offsets or {})
+        self.limits = limits
         self._made: dict[str, MadeKernel] = {}
         self._counted: dict[str, MadeKernel] = {}
 
@@ -113,8 +117,9 @@ class SavedPrimFuncs(Mapping[str, Callable[..., Any]]):
         for name in names:
             ready = self._find(name, counted)
             assert ready is not None
-            if limits is not None:
-                ready.facts.check(limits, self.place(name))
+            for bounds in (limits, self.limits):
+                if bounds is not None:
+                    ready.facts.check(bounds, self.place(name))
             kernels[name] = ready.function
         return kernels
 

@@ -36,4 +36,4 @@ def load_prim_funcs(read: Reader) -> SavedPrimFuncs:
         texts[name] = read.string(size)
     if not texts:
         raise FormatError("expected at least one PrimFunc")
-    return SavedPrimFuncs(texts, read.name, offsets)
+    return SavedPrimFuncs(texts, read.name, offsets, read.limits)

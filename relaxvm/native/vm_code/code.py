@@ -153,8 +153,8 @@ def live_registers(code: FunctionCode) -> dict[int, int]:
 _GAINS: Final = {
     "goto_back": 1000,
     "invoke_closure": 12, "tail_invoke_closure": 12, "make_closure_of": 8,
-    "call_vm": 4, "tail_call_vm": 8,
-    "if": 6, "read_if": 6, "if_tag": 6, "match_prim": 5, "make_prim": 5, "compute_shape": 5,
+    "call_vm": 1, "tail_call_vm": 8,
+    "if": 6, "read_if": 5, "if_tag": 6, "match_prim": 5, "make_prim": 5, "compute_shape": 5,
     "tuple_getitem": 4, "adt_tag": 3, "match_tag": 3, "make_adt": 2, "tag_is": 2, "adt_field": 1,
 }  # fmt: skip
 """Nanoseconds that an operation gains, from rows of ``bench/compare_exec_modes.py``.  Others,
