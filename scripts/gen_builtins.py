@@ -22,7 +22,7 @@ from relaxvm.builtins import (
 from relaxvm.registry import GLOBAL, PackedFunc, Signature
 
 FAMILIES = (
-    *("shape", "checks", "allocation", "data", "adt", "call", "run", "lm"),
+    *("shape", "shape_tensors", "checks", "allocation", "data", "adt", "call", "run", "lm"),
     "kv_state", "paged_attention", "kv_checkpoint", "rnn_state", "tensor_cache",
     "numbers", "random_numbers", "state", "trees", "sequences", "strings", "maps",
     "classes", "relay",

@@ -107,6 +107,25 @@ def operations_pxd() -> str:
     return "\n".join([*out, ""])
 
 
+def quickened_py() -> str:
+    """``relaxvm/core/_quickened.py``"""
+    return "\n".join([
+        f'"""{NOTICE}"""',
+        "",
+        "from __future__ import annotations",
+        "",
+        "from typing import Final",
+        "",
+        '__all__ = ["BUILTINS"]',
+        "",
+        "BUILTINS: Final = (",
+        *(f'    "{name}",' for name in BUILTINS),
+        ")",
+        '"""`operations.BUILTINS`: the translator takes them from here, without the table."""',
+        "",
+    ])  # fmt: skip
+
+
 def emitter(op: Operation) -> list[str]:
     """The function that emits an operation, up to the count of its tail."""
     parameters = ["Words* words"]
@@ -275,6 +294,7 @@ def page() -> str:
 FILES: Files = {
     "relaxvm/core/_operations.pxd": operations_pxd,
     "relaxvm/core/_emit.pxd": emit_pxd,
+    "relaxvm/core/_quickened.py": quickened_py,
     "docs/operations.md": page,
 }
 

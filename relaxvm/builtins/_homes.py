@@ -146,7 +146,6 @@ BUILTINS: Final = {
         "relax.run.assert_op",
         "relax.run.nonzero",
         "relax.run.print",
-        "relax.run.shape_to_tensor",
         "relax.run.unique",
         "runtime.TVMTensorCreateView",
     ),
@@ -175,6 +174,9 @@ BUILTINS: Final = {
         "vm.builtin.reshape",
         "vm.builtin.shape_of",
         "vm.builtin.store_shape",
+    ),
+    "shape_tensors": (
+        "relax.run.shape_to_tensor",
         "vm.builtin.tensor_to_shape",
     ),
     "state": (

@@ -12,7 +12,7 @@ from ..messages import describe
 from ..values import Shape
 from .arguments import as_str
 from .registration import OWN_PREFIX, builtin
-from .shape import ints_of
+from .shape_tensors import ints_of
 
 __all__ = ["fatal", "int_from", "scalar_equal", "shape_from"]
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..messages import describe, readable
-from ..pieces.cut import PIECE, check_time, converted, pieces, positions
+from ..pieces.cut import PIECE, converted, pieces, positions
 from ..values import Shape
 from .arguments import as_array, as_data_type, as_int, as_shape, as_str, size_of
 from .registration import RUN_PREFIX, RUNTIME_PREFIX, builtin
@@ -113,23 +113,6 @@ def _joined(parts: Sequence[str], separator: str) -> str:
             kept.append("...")
             break
     return separator.join(kept)
-
-
-@builtin("shape_to_tensor", "shape: shape", result="tensor", prefix=RUN_PREFIX)
-def shape_to_tensor(shape: Any) -> NDArray[np.int64]:
-    """Return a shape as an int64 tensor of rank 1.
-
-    Raises:
-        TypeError: not a shape.
-    """
-    if not isinstance(shape, Shape):
-        raise TypeError(f"shape_to_tensor: expected a shape, got {describe(shape)}")
-    out = np.empty(len(shape), np.int64)
-    for start in range(0, len(shape), PIECE):
-        if start:
-            check_time()
-        out[start : start + PIECE] = tuple.__getitem__(shape, slice(start, start + PIECE))
-    return out
 
 
 @builtin("nonzero", "x: tensor", result="tensor", prefix=RUN_PREFIX)

@@ -26,12 +26,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .._core import charge_objects
 from ..errors import InternalError
 from ..executable import shape_program
 from ..executable.shape_codes import ANNOTATED_DIMS, MakeShapeCode, MatchShapeCode
 from ..messages import describe, readable
-from ..pieces.cut import PIECE, copied, pieces
+from ..pieces.cut import PIECE, copied
 from ..registry import StaticArg
 from ..values import Shape
 from .arguments import (
@@ -45,13 +44,13 @@ from .arguments import (
     static_int,
 )
 from .registration import OWN_PREFIX, builtin
+from .shape_tensors import ints_of
 
 __all__ = [
     "alloc_heap",
     "alloc_shape_heap",
     "check_upper_bound",
     "compute_shape",
-    "ints_of",
     "load_shape",
     "make_prim_value",
     "make_shape",
@@ -60,7 +59,6 @@ __all__ = [
     "reshape",
     "shape_of",
     "store_shape",
-    "tensor_to_shape",
 ]
 
 EQUAL, STORE, ANY, EQUAL_SLOT = MatchShapeCode
@@ -71,8 +69,6 @@ MAKE_CODES: Final = range(2)
 MAX_SLOTS: Final = 1 << 31
 
 _INT64: Final = np.iinfo(np.int64)
-_INT_BYTES: Final = 40
-"""What an int in a list takes."""
 
 
 # The heap
@@ -498,34 +494,6 @@ def shape_of(x: Any) -> Shape:
         TypeError: not a tensor.
     """
     return Shape(as_array(x, "shape_of").shape)
-
-
-@builtin("tensor_to_shape", "x: tensor", result="shape")
-def tensor_to_shape(x: Any) -> Shape:
-    """Return the elements of a tensor as a Shape: ``x: int16[n]``, ``int32[n]`` or ``int64[n]``.
-
-    Raises:
-        TypeError: not a tensor.
-        InternalError: the rank or data type is different.
-    """
-    tensor = as_array(x, "tensor_to_shape")
-    if tensor.ndim != 1 or tensor.dtype.kind != "i" or tensor.dtype.itemsize == 1:
-        raise InternalError(f"tensor_to_shape: expected int16[n], int32[n] or int64[n], "
-                            f"got {describe(tensor)}")
-    return tuple.__new__(Shape, ints_of(tensor))  # without checks: no int has more than 64 bits
-
-
-def ints_of(vector: NDArray[Any]) -> list[int]:
-    """Return the elements of a vector of integers.
-
-    Raises:
-        LimitError: the list, and a tuple of it, are beyond the limit of the run.
-    """
-    charge_objects(2 * _INT_BYTES * len(vector))
-    found: list[int] = []
-    for (part,) in pieces(vector):
-        found += part.tolist()
-    return found
 
 
 @builtin("reshape", "x: tensor, shape: shape|tuple", result="tensor")

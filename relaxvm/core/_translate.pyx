@@ -20,7 +20,8 @@ cimport numpy as cnp
 from .. import isa
 from ..executable import shape_program
 from ._storage import NaiveAllocator, PooledAllocator
-from .operations import BUILTINS, REWRITINGS
+from ._quickened import BUILTINS
+from .rewritings import REWRITINGS
 from ..values import Shape
 
 from ._code cimport *

@@ -21,7 +21,6 @@ from ._pool import frozen_pool
 from .debug_info import DebugInfo
 from .model_info import ModelInfo
 from .model_names import NO_NAMES, FunctionNames, ModelNames
-from .portability import warn_of_missing
 from .prim_funcs import SavedPrimFuncs
 
 if TYPE_CHECKING:
@@ -431,6 +430,8 @@ class VMExecutable:
         from .formats import binary
 
         binary.save(self, path, debug=debug, prim_funcs=kernels)
+        from .portability import warn_of_missing
+
         warn_of_missing(self, path, self.prim_funcs if kernels else ())
 
     def export_library(

@@ -18,7 +18,7 @@ import numpy as np
 from .._core import Adt, Closure, Machine, Ref, VMFunction
 from ..core.floating import warn
 from ..core.live_machines import track
-from ..core.operations import Optimize, enabled_rewritings
+from ..core.rewritings import Optimize, enabled_rewritings
 from ..dtypes import dtype_name
 from ..errors import NameClashWarning, did_you_mean
 from ..executable import FunctionInfo, VMExecutable

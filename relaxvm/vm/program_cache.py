@@ -37,7 +37,6 @@ from ..disk_cache import (
 from ..errors import CompilerError, RelaxVMError, RelaxVMWarning
 from ..executable import VMExecutable
 from ..executable.file_kinds import HEAD_BYTES, KINDS, FileKind, kind_of
-from ..executable.portability import functions_of_this_process
 from ..hooks import hook
 from ..limits import Limits
 from ..logs import INFO, log
@@ -509,6 +508,8 @@ def _keep(place: str, key: str, source: _Source, made: VMExecutable) -> None:
     """Write an entry.  What goes wrong is a warning: the program is there."""
     import json
     from pathlib import Path
+
+    from ..executable.portability import functions_of_this_process
 
     folder = Path(place)
     if functions_of_this_process(made, made.prim_funcs):

@@ -19,7 +19,7 @@ that names them.  Errors are onnxruntime's, with its classes and messages.
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ...collecting import collection_paused
 
@@ -42,19 +42,19 @@ with collection_paused():
         set_default_logger_verbosity,
         set_global_thread_pool_sizes,
     )
-    from .finder import install
     from .options import (
         ExecutionMode,
         ExecutionOrder,
         GraphOptimizationLevel,
-        OrtAllocatorType,
-        OrtMemType,
-        OrtSparseFormat,
         RunOptions,
         SessionOptions,
     )
     from .session import InferenceSession, IOBinding
     from .values import OrtDevice, OrtValue, SparseTensor
+
+if TYPE_CHECKING:
+    from .finder import install
+    from .memory import OrtAllocatorType, OrtMemType, OrtSparseFormat
 
 __version__ = VERSION
 
@@ -93,9 +93,22 @@ __all__ = [
 ]
 
 
+_LATER: Final = {
+    "OrtAllocatorType": "memory",
+    "OrtMemType": "memory",
+    "OrtSparseFormat": "memory",
+    "install": "finder",
+}
+"""Names of which programs use few -> the module that has them."""
+
+
 def __getattr__(name: str) -> Any:
     if name == "capi":
         return importlib.import_module(f"{__name__}.capi")
+    if name in _LATER:
+        value = getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
+        globals()[name] = value
+        return value
     hint = "" if name.startswith("_") else (
         ": relaxvm has the names of onnxruntime that inference uses; training, quantization, other "
         "devices and sparse tensors are not supported"

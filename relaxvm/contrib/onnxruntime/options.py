@@ -17,9 +17,6 @@ __all__ = [
     "ExecutionMode",
     "ExecutionOrder",
     "GraphOptimizationLevel",
-    "OrtAllocatorType",
-    "OrtMemType",
-    "OrtSparseFormat",
     "RunOptions",
     "SessionOptions",
 ]
@@ -49,31 +46,6 @@ class ExecutionOrder(IntEnum):
 
     DEFAULT = 0
     PRIORITY_BASED = 1
-
-
-class OrtAllocatorType(IntEnum):
-    """Kinds of allocators."""
-
-    INVALID = -1
-    ORT_DEVICE_ALLOCATOR = 0
-    ORT_ARENA_ALLOCATOR = 1
-
-
-class OrtMemType(IntEnum):
-    """Kinds of memory."""
-
-    DEFAULT = 0
-    CPU_INPUT = -2
-    CPU_OUTPUT = -1
-
-
-class OrtSparseFormat(IntEnum):
-    """Formats of sparse tensors."""
-
-    ORT_SPARSE_UNDEFINED = 0
-    ORT_SPARSE_COO = 1
-    ORT_SPARSE_CSRC = 2
-    ORT_SPARSE_BLOCK_SPARSE = 4
 
 
 class _Options:

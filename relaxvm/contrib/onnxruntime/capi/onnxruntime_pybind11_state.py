@@ -28,13 +28,11 @@ from ..errors import (
     NotImplemented,  # noqa: A004  (onnxruntime's name)
     RuntimeException,
 )
+from ..memory import OrtAllocatorType, OrtMemType, OrtSparseFormat
 from ..options import (
     ExecutionMode,
     ExecutionOrder,
     GraphOptimizationLevel,
-    OrtAllocatorType,
-    OrtMemType,
-    OrtSparseFormat,
     RunOptions,
     SessionOptions,
 )
