@@ -270,13 +270,13 @@ def views(b: ExecBuilder) -> None:
 
 
 def strings(b: ExecBuilder) -> None:
-    text, lengths = b.convert_constant("x" * 60_000), b.convert_constant((30_000, 30_000))
+    text, lengths = b.convert_constant("x" * 6_000), b.convert_constant((3_000, 3_000))
     b.emit_call("relaxvm.builtin.strings_from", [text, lengths], dst=b.r(2))
     pair(b)
 
 
 def views_of_strings(b: ExecBuilder) -> None:
-    text, lengths = b.convert_constant("x" * 60_000), b.convert_constant(relaxvm.Shape([60_000]))
+    text, lengths = b.convert_constant("x" * 6_000), b.convert_constant(relaxvm.Shape([6_000]))
     b.emit_call("relaxvm.builtin.strings_from", [text, lengths], dst=b.r(2))
     shape = b.convert_constant(relaxvm.Shape([1, 1]))
     b.emit_call("vm.builtin.reshape", [b.r(2), shape], dst=b.r(2))
@@ -284,7 +284,7 @@ def views_of_strings(b: ExecBuilder) -> None:
 
 
 def maps(b: ExecBuilder) -> None:
-    rows, keys = b.convert_constant(np.ones((2, 3000))), b.convert_constant(np.arange(3000))
+    rows, keys = b.convert_constant(np.ones((2, 20))), b.convert_constant(np.arange(20))
     b.emit_call("relaxvm.builtin.maps_from", [rows, keys], dst=b.r(2))
     pair(b)
 
