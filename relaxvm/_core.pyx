@@ -2801,6 +2801,8 @@ cdef class Stepper:
                 for i in range(func.num_shared):
                     registers.append(None if fp[i] is NULL else <object>fp[i])
                 found.append((func - self.image.funcs, self.image.source_pc(ip), tuple(registers)))
+            if fp[RVM_RETURN_IP] is NULL:
+                break  # the outermost frame
             ip = <const int64_t*>fp[RVM_RETURN_IP] - 1
             fp = rvm_calling_frame(fp)
         return found

@@ -194,7 +194,9 @@ def main(argv: Sequence[str]) -> int:
         print(f"sanitize {name}: a wrong function was not reported: it does not work here")
         return 1
     unfit = [f"--deselect=tests/{test}" for test in sanitizer.unfit]
-    command = [sys.executable, "-m", "pytest", "-q", *_BOUND, *unfit, *arguments]
+    # Of undefined behaviour there may be a report on the standard error stream alone.
+    shown = ["-q", "--capture=sys"]
+    command = [sys.executable, "-m", "pytest", *shown, *_BOUND, *unfit, *arguments]
     if not any(argument.startswith("tests/") for argument in arguments):
         command += [f"tests/{test}.py" for test in sanitizer.tests]
     status, found = run(command, tree, sanitizer, reports)

@@ -292,7 +292,7 @@ def test_a_kernel_of_another_package(scratch: list[str]) -> None:
     assert (out == 3).all()
     with pytest.raises(TypeError, match=r"^test\.scale: factor: expected a number, got None"):
         record.func(X, None, out)
-    with pytest.raises(TypeError, match=r"^scale\(\) got an unexpected keyword argument 'by'"):
+    with pytest.raises(TypeError, match=r"^test\.scale\(\) got an unexpected keyword .*'by'"):
         record.func(X, by=3)
     with pytest.raises(TypeError, match=r"^test\.scale: expected x, factor and out, got 2"):
         record.func(X, out=out)

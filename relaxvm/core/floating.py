@@ -6,7 +6,7 @@ import contextvars
 import sys
 import warnings
 from collections.abc import Callable
-from functools import cache
+from functools import cache, wraps
 from types import FrameType
 from typing import Any, Final, NamedTuple
 
@@ -77,6 +77,7 @@ def reporting(body: Callable[..., Any], name: str) -> Callable[..., Any]:
             var, default = state
             ours = contextvars.Context().run(_state_with, var, heard)
 
+    @wraps(body)
     def run(*args: Any, **keywords: Any) -> Any:
         if ours is None:
             prepare()
