@@ -252,3 +252,37 @@ def test_results_are_right_for_what_was_read(attack: str) -> None:
 @pytest.mark.skipif(compiler() is None, reason="needs a C compiler")
 def test_compiled_loops_read_an_index_once() -> None:
     python(LOOPS)
+
+
+def test_the_data_type_changes_while_numpy_searches() -> None:
+    """numpy reads size and data type of what it looks for after it has released the lock."""
+    python(
+        """
+import sys, threading, time
+import numpy as np
+from relaxvm.registry import GLOBAL
+
+bucketize = GLOBAL.get("relaxvm.kernel.bucketize")
+sys.setswitchinterval(1e-5)
+x, bounds, out = np.linspace(-2, 2, 4000), np.linspace(-1, 1, 50), np.empty(4000, np.int64)
+end = time.monotonic() + 3
+
+
+def change():
+    while time.monotonic() < end:
+        x.dtype = np.uint8
+        time.sleep(0)
+        x.dtype = np.float64
+        time.sleep(0)
+
+
+thread = threading.Thread(target=change)
+thread.start()
+while time.monotonic() < end:
+    try:
+        bucketize(x, bounds, 0, out)
+    except ValueError:
+        pass
+thread.join()
+"""
+    )
