@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from relaxvm import dpl, ir
+from relaxvm import dpl, ir, op
 from relaxvm.ir import BlockBuilder, TensorType, Var
 from relaxvm.script import from_source
 
@@ -175,7 +175,7 @@ def _chain(length: int) -> ir.Function:
         with builder.dataflow():
             y: Any = x
             for _ in range(length):
-                y = builder.emit(ir.Op.get("relax.exp").make(y))  # type: ignore[misc]
+                y = builder.emit(op.exp(y))
             out = builder.emit_output(y)
         builder.emit_func_output(out)
     found = builder.get()["main"]

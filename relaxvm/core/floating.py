@@ -45,12 +45,16 @@ def report_status(status: int, name: str) -> bool:
         FloatingPointError: the setting is ``"raise"``.
         NameError: it is ``"call"`` or ``"log"``, and there is nothing to call or to write to.
     """
-    settings = {kind: str(setting) for kind, setting in np.geterr().items()}
+    settings = _settings()
     later = False
     for bit, key, words in _KINDS:
         if status & bit:
             later |= _act(settings[key], words, name, status)
     return later
+
+
+def _settings() -> dict[str, str]:
+    return {kind: str(setting) for kind, setting in np.geterr().items()}
 
 
 def reporting(body: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -87,8 +91,8 @@ def reporting(body: Callable[..., Any], name: str) -> Callable[..., Any]:
                 return body(*args, **keywords)
             finally:
                 var.reset(before)
-        settings = np.geterr()
-        warned: dict[str, Any] = {kind: "call" for kind in settings if settings[kind] == "warn"}  # type: ignore[literal-required]
+        settings = _settings()
+        warned: dict[str, Any] = {kind: "call" for kind in settings if settings[kind] == "warn"}
         if not warned or "call" in settings.values() or "log" in settings.values():
             return body(*args, **keywords)  # by a kernel that this one is a part of, or by numpy
         with np.errstate(**warned, call=heard):
@@ -132,7 +136,7 @@ def _state_with(var: contextvars.ContextVar[Any], call: Callable[[str, int], Non
 
 def is_ignored(status: int) -> bool:
     """Whether ``numpy.errstate`` asks for nothing after an operation with this status."""
-    settings: dict[str, Any] = dict(np.geterr())
+    settings = _settings()
     return all(settings[key] == "ignore" for bit, key, _ in _KINDS if status & bit)
 
 

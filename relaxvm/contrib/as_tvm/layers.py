@@ -61,7 +61,7 @@ class Module:
 
     def forward(self, input: Expr) -> Any:  # noqa: A002
         """Emit the calls; to be overridden."""
-        raise NotImplementedError(f"{type(self).__name__}.forward")
+        raise NotImplementedError(f"layer {type(self).__name__} has no method 'forward'")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.forward(*args, **kwargs)
