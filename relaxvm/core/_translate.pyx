@@ -403,7 +403,7 @@ cdef class Translator:
         func.num_places = self.num_places
         return registers
 
-    cdef int _find_own_heap(self) noexcept:
+    cdef void _find_own_heap(self) noexcept:
         """Find the shape heap that the function makes in its first instructions, if operations on shapes
         are all that reads its register, after that, and nothing else writes it: then nobody but the
         function has the array."""
@@ -411,15 +411,15 @@ cdef class Translator:
         cdef const int64_t* args
         self.own_heap = NO_HEAP
         if not self.rewritings & REWRITE_OWN_HEAPS or not self.rewritings & REWRITE_QUICKEN:
-            return 0
+            return
         made = self.start
         while self._op(made) == SRC_CALL and (
                 self.callee_kinds[self._word(made, SRC_CALLEE)] != AS_ALLOC_SHAPE_HEAP):
             made += 1
         if self._op(made) != SRC_CALL or self._word(made, SRC_DST) == VOID_REGISTER:
-            return 0
+            return
         if not self._is_heap_alloc(self._word(made, SRC_COUNT), self._args(made)):
-            return 0
+            return
         register = self._word(made, SRC_DST)
         for pc in range(self.start, self.end):
             target = self.start
@@ -430,23 +430,22 @@ cdef class Translator:
                     if ARG_KIND(args[i]) == ARG_REGISTER and ARG_VALUE(args[i]) == register:
                         if pc <= made or i != _heap_argument(
                                 self.callee_kinds[self._word(pc, SRC_CALLEE)]):
-                            return 0
+                            return
                 if pc != made and self._word(pc, SRC_DST) == register:
-                    return 0
+                    return
             elif self._op(pc) == SRC_GOTO:
                 target = pc + self._word(pc, SRC_PC_OFFSET)
             elif self._op(pc) == SRC_RET:
                 if self._word(pc, SRC_RESULT) == register:
-                    return 0
+                    return
             elif self._word(pc, SRC_COND) == register:
-                return 0
+                return
             else:
                 target = pc + self._word(pc, SRC_FALSE_OFFSET)
             if self.start < target <= made:
-                return 0  # a path to what reads it that does not make it
+                return  # a path to what reads it that does not make it
         self.own_heap = register
         self.heap_slots = ARG_VALUE(self._args(made)[SRC_HEAP_SLOTS])
-        return 0
 
     cdef bint _is_heap_alloc(self, int64_t count, const int64_t* args) noexcept:
         """alloc_shape_heap: ctx, slots."""
