@@ -852,36 +852,42 @@ def test_other_threads_run_while_the_lock_is_released(library: Path) -> None:
     setter.join()
 
 
+def is_held(wait: NativeFunction, flag: Any, milliseconds: int = 3_000) -> bool:
+    """Whether no other thread runs while the kernel waits.
+
+    The other thread asks for the lock before the kernel is called.  It gets the lock only from a
+    kernel that releases it: this thread does nothing else in between that would, and is not asked
+    to within the switch interval, however busy the machine is.
+    """
+    go, flag[0] = threading.Event(), 0
+
+    def work() -> None:
+        go.wait()
+        flag[0] = 1
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1_000)
+    setter = threading.Thread(target=work)
+    try:
+        setter.start()
+        go.set()
+        wait(flag, milliseconds, 1)
+    except AssertionError:
+        return True
+    finally:
+        sys.setswitchinterval(before)
+        go.set()
+        setter.join()
+        assert flag[0] == 1
+    return False
+
+
 def test_the_lock_is_released_by_size(library: Path) -> None:
     wait = load(library, "wait")
     assert wait.release_gil == "auto"
     flag = np.zeros(BIG_CALL // 8, np.int64)
-    setter = threading.Timer(0.05, lambda: flag.__setitem__(0, 1))
-    setter.start()
-    assert wait(flag, 60_000, 1) > 0
-    setter.join()
-    # Below that size the lock is held: no other thread runs while the kernel waits.
-    small = flag[1:]
-    setter = threading.Timer(0.001, lambda: small.__setitem__(0, 1))
-    setter.start()
-    with pytest.raises(AssertionError, match="nobody came"):
-        wait(small, 50, 1)
-    setter.join()
-    assert small[0] == 1
-
-
-def is_held(wait: NativeFunction, flag: Any) -> bool:
-    """Whether no other thread runs while the kernel waits."""
-    flag[0] = 0
-    setter = threading.Timer(0.001, lambda: flag.__setitem__(0, 1))
-    setter.start()
-    try:
-        wait(flag, 500, 1)
-    except AssertionError:
-        return True
-    finally:
-        setter.join()
-    return False
+    assert not is_held(wait, flag, 60_000)
+    assert is_held(wait, flag[1:], 50)
 
 
 def hold(wait: NativeFunction, flag: Any) -> None:
