@@ -31,9 +31,9 @@ from .core._translate import QUICKENED, translate
 from .core.conversion import Converter
 from .core.operations import enabled_rewritings
 from .errors import BugError, CancelledError, InternalError, LimitError, RelaxVMError
-from .core.floating import report_status, warn
+from .core.floating import report_status
 from .deep import reduce, set_types, show
-from .messages import readable
+from .messages import readable, warn
 from .values import Shape, add_kind, to_own_value, to_value
 
 cimport numpy as cnp

@@ -1,14 +1,19 @@
-"""Values and names in error messages: short, printable, of bounded length."""
+"""Values and names in messages: short, printable, of bounded length; warnings at the user's line."""
 
 from __future__ import annotations
 
+import sys
+import warnings
+from types import FrameType
 from typing import Any, Final
 
 import numpy as np
 
 from .values import Device, Shape
 
-__all__ = ["describe", "readable"]
+__all__ = ["describe", "readable", "warn"]
+
+_PACKAGE: Final = __name__.partition(".")[0]
 
 
 def describe(value: object) -> str:
@@ -72,3 +77,17 @@ def readable(text: str, width: int = 60) -> str:
     if len(text) > width:
         text = text[: width - 3] + "..."
     return text if text.isprintable() else ascii(text)[1:-1]
+
+
+def warn(message: str, category: type[Warning] = RuntimeWarning) -> None:
+    """Give a warning at the line that has called this package."""
+    level = 1
+    frame = sys._getframe()
+    while frame.f_back is not None and _is_ours(frame):
+        frame = frame.f_back
+        level += 1
+    warnings.warn(message, category, stacklevel=level)
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__")).partition(".")[0] == _PACKAGE

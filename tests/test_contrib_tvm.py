@@ -816,6 +816,42 @@ def test_closures() -> None:
     np.testing.assert_array_equal(closure(tvm.runtime.tensor(y)).numpy(), x + y)
 
 
+def test_closures_in_machine_code() -> None:
+    """TVM's machine makes and calls them; they go in and out as the same object."""
+
+    @I.ir_module
+    class Closures:
+        @R.function
+        def make(x: R.Tensor((2,), "float32")):
+            @R.function
+            def inner(y: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+                s: R.Tensor((2,), "float32") = R.add(x, y)
+                return s
+
+            return (inner, x)
+
+        @R.function
+        def same(x: R.Any):
+            return x
+
+    lifted = relax.transform.LambdaLift()(Closures)
+    executable = relax.build(lifted, "llvm", exec_mode="compiled")
+    x, y = numbers(2), numbers(2, seed=1)
+    vm = bridge.VirtualMachine(executable, tvm.cpu())
+    closure = vm["make"](tvm.runtime.tensor(x))[0]
+    assert vm["same"](closure).__chandle__() == closure.__chandle__()
+    for call in (vm.invoke_closure, vm.module["invoke_closure"], vm._invoke_closure):
+        np.testing.assert_array_equal(call(closure, tvm.runtime.tensor(y)).numpy(), x + y)
+
+    machine = relaxvm.from_tvm(executable)
+    closure = machine["make"](x)[0]
+    for call in (machine.invoke_closure, machine.module["invoke_closure"]):
+        np.testing.assert_array_equal(call(closure, y), x + y)
+    np.testing.assert_array_equal(machine["same"](closure)(y), x + y)
+    with pytest.raises(TypeError, match="expected a closure or a VM function, got int"):
+        machine.invoke_closure(1)
+
+
 def test_a_machine_with_closures_is_freed_without_the_collector() -> None:
     @I.ir_module
     class Closures:

@@ -13,14 +13,13 @@ from cpython.object cimport PyObject, PyTypeObject
 from libc.stdint cimport UINT64_MAX, int64_t, uint64_t, uintptr_t
 from libc.string cimport memchr, memcmp
 
-import warnings
 from operator import index as as_index
 
 import numpy as np
 
 from ..errors import BugError, CopyWarning, FormatError, InternalError, RelaxVMError
 from ..dtypes import dtype_from_dl, dtype_to_dl
-from ..messages import describe, readable
+from ..messages import describe, readable, warn
 from ..values import Device, Shape, to_value
 
 cimport numpy as cnp
@@ -634,8 +633,7 @@ def warn_of_copy(what, name, array, alignment):
         why = f"its address is not a multiple of {alignment}"
     else:
         why = "it is read-only, and the kernel may write to it"
-    warnings.warn(f"{what}, {describe(array)}, is copied for {name} in every call: {why}",
-                  CopyWarning, 2)
+    warn(f"{what}, {describe(array)}, is copied for {name} in every call: {why}", CopyWarning)
 
 
 cdef object _before(cnp.ndarray array, cnp.ndarray copy):

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import contextvars
 import sys
-import warnings
 from collections.abc import Callable
 from functools import cache, wraps
-from types import FrameType
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from ..messages import warn
 from ._deadlines import warn_later
 
-__all__ = ["is_ignored", "report_status", "reporting", "warn"]
-
-_PACKAGE: Final = __name__.partition(".")[0]
+__all__ = ["is_ignored", "report_status", "reporting"]
 
 # Bit of the status, key of `numpy.geterr`, numpy's words; in numpy's order.
 _KINDS: Final = (
@@ -138,20 +135,6 @@ def is_ignored(status: int) -> bool:
     """Whether ``numpy.errstate`` asks for nothing after an operation with this status."""
     settings = _settings()
     return all(settings[key] == "ignore" for bit, key, _ in _KINDS if status & bit)
-
-
-def warn(message: str, category: type[Warning] = RuntimeWarning) -> None:
-    """Give a warning at the line that has called this package."""
-    level = 1
-    frame = sys._getframe()
-    while frame.f_back is not None and _is_ours(frame):
-        frame = frame.f_back
-        level += 1
-    warnings.warn(message, category, stacklevel=level)
-
-
-def _is_ours(frame: FrameType) -> bool:
-    return str(frame.f_globals.get("__name__")).partition(".")[0] == _PACKAGE
 
 
 def _act(setting: str, words: str, name: str, status: int) -> bool:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import RelaxVMWarning
 from ..isa import FuncKind
-from ..messages import readable
+from ..messages import readable, warn
 from ..registry import GLOBAL, KERNEL_PREFIX, PackedFunc
 
 if TYPE_CHECKING:
@@ -74,11 +73,10 @@ def warn_of_missing(executable: VMExecutable, target: object, saved: Container[s
     file = os.fsdecode(target) if isinstance(target, (str, bytes, os.PathLike)) else "the file"
     them = "it" if len(missing) == 1 else "them"
     hint = "; export_library writes compiled code" if _has_code(missing.values()) else ""
-    warnings.warn(
+    warn(
         f"{file}: does not contain {', '.join(shown)}{more}; a process that loads the file has to "
         f"register {them}, or pass {them} to VirtualMachine(..., functions={{name: func}}){hint}",
         RelaxVMWarning,
-        stacklevel=3,
     )
 
 

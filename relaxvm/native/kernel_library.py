@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
-from ..core.floating import warn
 from ..errors import NestingError, RelaxVMWarning
+from ..messages import warn
 from .functions import NativeFunction, load_function
 from .machine_code import SourceState, code_for_here, libraries_of
 from .python_runtime import namespace

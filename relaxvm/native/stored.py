@@ -9,7 +9,6 @@ import json
 import platform
 import sys
 import tempfile
-import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -20,7 +19,7 @@ from ..core._native import copy_aligned, is_contiguous
 from ..core.ffi import ALIGNMENT
 from ..errors import FormatError, LinkError, RelaxVMWarning
 from ..executable import LIBRARY_PART, StoredKernels, VMExecutable
-from ..messages import describe
+from ..messages import describe, warn
 from .kernel_library import KernelLibrary, LibraryState
 
 __all__ = [
@@ -91,10 +90,11 @@ def _native(stored: StoredKernels, state: LibraryState) -> KernelLibrary | None:
                 state, paths, stored.prim_funcs
             )
         except LinkError as error:
-            warnings.warn(
+            warn(
                 f"{stored.source}: its machine code cannot be loaded here, so it is compiled "
-                f"again: {error}", RelaxVMWarning, stacklevel=5,
-            )  # fmt: skip
+                f"again: {error}",
+                RelaxVMWarning,
+            )
             return None
         if isinstance(library, LinkedLibrary):
             library.image = {

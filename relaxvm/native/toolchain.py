@@ -41,7 +41,6 @@ import sys
 import tempfile
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
@@ -52,6 +51,7 @@ from ..core.checkpoints import memory_left, time_left
 from ..disk_cache import cache_path, check_private, is_own, is_sound, publish, remove, sweep
 from ..errors import CompilerError, LimitError, NoCompilerError, RelaxVMWarning
 from ..logs import INFO, log
+from ..messages import warn
 from ..versions import get_include
 from .functions import NativeFunction, load_function
 
@@ -504,8 +504,7 @@ def _working_in(cache: Path, name: str) -> Iterator[None]:
 def _private_dir(reason: str) -> Path:
     directory = tempfile.TemporaryDirectory(prefix="relaxvm-", ignore_cleanup_errors=True)
     _private_dirs.append(directory)
-    warnings.warn(f"{reason}; compiled kernels are kept for this process only", RelaxVMWarning,
-                  stacklevel=4)  # fmt: skip
+    warn(f"{reason}; compiled kernels are kept for this process only", RelaxVMWarning)
     return Path(directory.name)
 
 

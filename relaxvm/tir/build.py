@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal
 
 from ..errors import LimitError, RelaxVMWarning
 from ..ir.json import save_json
 from ..limits import Limits
+from ..messages import warn
 from ..native.c_support import symbol_of
 from ..native.kernel_library import FunctionState, KernelLibrary, warn_no_compiler
 from ..native.machine_code import SourceState
@@ -132,7 +132,7 @@ def _kernels_in_c(kernels: Sequence[Kernel]) -> list[Kernel]:
         try:
             c_source([kernel])
         except NotImplementedError as reason:
-            warnings.warn(f"{reason}; it runs as Python", RelaxVMWarning, stacklevel=5)
+            warn(f"{reason}; it runs as Python", RelaxVMWarning)
         else:
             found.append(kernel)
     return found

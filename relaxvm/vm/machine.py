@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 import numpy as np
 
 from .._core import Adt, Closure, Machine, Ref, VMFunction
-from ..core.floating import warn
+from ..core import ffi
 from ..core.live_machines import track
 from ..core.rewritings import Optimize, enabled_rewritings
 from ..dtypes import dtype_name
@@ -25,7 +25,7 @@ from ..executable import FunctionInfo, VMExecutable
 from ..executable.file_kinds import HEAD_BYTES, kind_of
 from ..isa import FuncKind
 from ..limits import Limits
-from ..messages import describe, readable
+from ..messages import describe, readable, warn
 from ..nested import convert_nested
 from ..values import Device, Shape, cpu, to_value
 from ..verify.verified import ensure_verified
@@ -415,14 +415,15 @@ class VirtualMachine(Machine):
 
     # Other ways to call
 
-    def invoke_closure(self, closure: Closure | VMFunction, *args: Any) -> Any:
-        """Call a closure or a VM function.  A closure's captured values come after `args`.
+    def invoke_closure(self, closure: Callable[..., Any], *args: Any) -> Any:
+        """Call a closure, a VM function or a function of TVM, as programs return them.  A closure's
+        captured values come after `args`.
 
         Raises:
-            TypeError: `closure` is neither.
+            TypeError: `closure` is none of these.
             ArityError: the number of arguments is wrong.
         """
-        if not isinstance(closure, (Closure, VMFunction)):
+        if not isinstance(closure, (Closure, VMFunction, ffi.Function)):
             raise TypeError(f"invoke_closure: expected a closure or a VM function, "
                             f"got {describe(closure)}")
         return closure(*args)

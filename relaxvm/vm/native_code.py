@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import threading
-import warnings
 import weakref
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from ..errors import RelaxVMError, RelaxVMWarning
 from ..executable import VMExecutable
 from ..limits import Limits
+from ..messages import warn
 
 if TYPE_CHECKING:
     from ..core._code import Image
@@ -66,10 +66,7 @@ class NativeCode:
         """Compile the functions that gain by it now.  If that fails, warn."""
         self._compile(None)
         if self.problem is not None:
-            warnings.warn(
-                f"{self.problem}; the functions of this program run as bytecode",
-                RelaxVMWarning, stacklevel=4,
-            )  # fmt: skip
+            warn(f"{self.problem}; the functions of this program run as bytecode", RelaxVMWarning)
 
     def compile_soon(self, index: int) -> None:
         """Compile a function, and those that it calls, in the background."""

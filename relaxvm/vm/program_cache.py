@@ -17,7 +17,6 @@ import os
 import stat
 import sys
 import time
-import warnings
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -40,6 +39,7 @@ from ..executable.file_kinds import HEAD_BYTES, KINDS, FileKind, kind_of
 from ..hooks import hook
 from ..limits import Limits
 from ..logs import INFO, log
+from ..messages import warn
 from . import cache_index
 
 if TYPE_CHECKING:
@@ -267,12 +267,8 @@ def _check(folder: str) -> None:
                                 "this user alone")  # fmt: skip
         check_private(folder)
     except (OSError, CompilerError) as error:
-        _warn(f"compiled programs are not kept: {error}")
+        warn(f"compiled programs are not kept: {error}", RelaxVMWarning)
         raise _NotCached from None
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, RelaxVMWarning, stacklevel=2)
 
 
 # ---- keys ----------------------------------------------------------------------------------
@@ -532,7 +528,7 @@ def _keep(place: str, key: str, source: _Source, made: VMExecutable) -> None:
         if written:
             _evict(folder, key, limit)
     except (OSError, CompilerError, RelaxVMError, TypeError, ValueError) as error:
-        _warn(f"the compiled program is not kept in {folder}: {error}")
+        warn(f"the compiled program is not kept in {folder}: {error}", RelaxVMWarning)
 
 
 def _write(file: Path, content: VMExecutable | bytes, limit: int) -> bool:

@@ -32,6 +32,7 @@ from ...limits import Limits
 from ...messages import describe
 from ...native.functions import native_function
 from ...native.stored import with_aligned_constants
+from ...nested import convert_nested
 from ...registry import GLOBAL, Registry
 from ...values import Device
 from ...vm.allocators import NAIVE_ALLOCATOR, POOLED_ALLOCATOR, MemoryConfig
@@ -41,7 +42,7 @@ from ...vm.machine import VirtualMachine as _VirtualMachine
 from .functions import ffi_function, object_of, values_of
 from .ir_modules import is_module_of_tvm, module_of_tvm
 from .library.image import VM_TIR
-from .module import INTERFACE, ExecutableModule
+from .module import INTERFACE, ExecutableModule, is_tuple
 from .vm_members import executable_of
 
 __all__ = ["VMModule", "VirtualMachine", "from_tvm"]
@@ -199,8 +200,8 @@ class _Kernels:
         machine: Any = None
         for info in program.functions:
             if info.kind == FuncKind.COMPILED:
-                machine = machine or _tvm().relax.VirtualMachine(self._module, _tvm().cpu())
-                found[VM_TIR + info.name] = _OnTVM(machine[info.name], info.name)
+                machine = machine or _MachineOfTVM(self._module)
+                found[VM_TIR + info.name] = _OnTVM(machine, info.name)
             if info.kind != FuncKind.PACKED:
                 continue
             function = self._compiled(info.name)
@@ -220,16 +221,55 @@ class _Kernels:
         return None
 
 
+class _MachineOfTVM:
+    """TVM's own machine, for functions in machine code: only it knows them."""
+
+    __slots__ = ("functions", "invoke_closure")
+
+    def __init__(self, executable: Any) -> None:
+        self.functions = _tvm().relax.VirtualMachine(executable, _tvm().cpu())
+        self.invoke_closure = ffi.Function(
+            self.functions.module["invoke_closure"], "invoke_closure"
+        )
+
+    def value_of(self, result: Any) -> Any:
+        """Return a result of the machine, whose closures can be called."""
+        return convert_nested(result, is_tuple, self._closure)
+
+    def _closure(self, value: Any) -> Any:
+        return _ClosureOfTVM(value, self) if _is_closure_of_tvm(value) else value
+
+
+def _is_closure_of_tvm(value: Any) -> bool:
+    info = getattr(value, "__tvm_ffi_type_info__", None)
+    return getattr(info, "type_key", None) == "relax.vm.Closure"
+
+
 class _OnTVM:
-    """A function in machine code, which is only known to TVM's own machine: that runs it."""
+    """A function in machine code, which TVM's machine runs."""
 
-    __slots__ = ("_function",)
+    __slots__ = ("_function", "machine")
 
-    def __init__(self, function: Any, name: str) -> None:
-        self._function = ffi.Function(function, name)
+    def __init__(self, machine: _MachineOfTVM, name: str) -> None:
+        self.machine = machine
+        self._function = ffi.Function(machine.functions[name], name)
 
     def __call__(self, vm: _VirtualMachine, *args: Any) -> Any:
-        return self._function(*args)
+        return self.machine.value_of(self._function(*args))
+
+
+class _ClosureOfTVM(ffi.Function):
+    """A closure that TVM's machine has made, and calls: an object of TVM as `function`, which
+    cannot be called there by itself."""
+
+    __slots__ = ("_machine",)
+
+    def __init__(self, closure: Any, machine: _MachineOfTVM) -> None:
+        super().__init__(closure, "a closure of TVM")
+        self._machine = machine
+
+    def __call__(self, *args: Any) -> Any:
+        return self._machine.value_of(self._machine.invoke_closure(self, *args))
 
 
 def _refuse_devices(modules: Iterable[Any]) -> None:
@@ -333,8 +373,11 @@ class VirtualMachine:
 
     def invoke_closure(self, closure: Any, *args: Any) -> Any:
         """Call a closure that a function has returned."""
-        function = ffi_function(closure) if isinstance(closure, _FUNCTIONS) else closure
-        return function(*args)
+        if isinstance(closure, _FUNCTIONS):
+            closure = ffi_function(closure)
+        if callable(closure):
+            return closure(*args)
+        return self.module.get_function("invoke_closure")(closure, *args)
 
     def save_function(
         self,
@@ -390,6 +433,7 @@ class VMModule:
 
     def __init__(self, vm: _VirtualMachine, imports: Sequence[Any]) -> None:
         self._module = vm.module
+        self._vm = vm
         self._made: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {}
         self.imports = imports
 
@@ -408,13 +452,25 @@ class VMModule:
                 if module.implements_function(name, True):
                     found: Callable[..., Any] = module.get_function(name, True)
                     return found
-        function = self._module.get_function(name)
+        function = (
+            self._invoke_closure
+            if name == "invoke_closure"
+            else self._module.get_function(name)
+        )
         known = self._made.get(name)
         if known is not None and known[0] == function:  # not a function saved anew
             return known[1]
         made: Callable[..., Any] = ffi_function(function)
         self._made[name] = function, made
         return made
+
+    def _invoke_closure(self, closure: Any, *args: Any) -> Any:
+        if _is_closure_of_tvm(closure):
+            kernels = self._vm.executable.kernels.values()
+            machine = next((k.machine for k in kernels if isinstance(k, _OnTVM)), None)
+            if machine is not None:
+                closure = _ClosureOfTVM(closure, machine)
+        return self._vm.invoke_closure(closure, *args)
 
     def implements_function(self, name: str, query_imports: bool = False) -> bool:
         """Whether `get_function` finds it."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ...executable import VMExecutable
     from ...vm.machine import VirtualMachine
 
-__all__ = ["INTERFACE", "ExecutableModule", "KernelModule", "LibraryModule", "VMModule"]
+__all__ = ["INTERFACE", "ExecutableModule", "KernelModule", "LibraryModule", "VMModule", "is_tuple"]
 
 
 class _Module:
@@ -240,12 +240,12 @@ class VMModule(_Module):
     def _get_output_arity(self, func_name: str, *indices: int) -> int:
         """Return the number of items of an output, -1 if it is not a tuple."""
         value = self._output(func_name, indices)
-        return len(value) if _is_tuple(value) else -1
+        return len(value) if is_tuple(value) else -1
 
     def _get_output(self, func_name: str, *indices: int) -> Any:
         """Return an output that is not a tuple, or the item selected by the indices."""
         value = self._output(func_name, indices)
-        if _is_tuple(value):
+        if is_tuple(value):
             raise ValueError(f"get_output: {func_name} returned a {describe(value)}, expected one "
                              f"more index")
         return value
@@ -253,7 +253,7 @@ class VMModule(_Module):
     def _output(self, func_name: str, indices: tuple[int, ...]) -> Any:
         value = self._vm.get_outputs(func_name)
         for index in indices:
-            if not _is_tuple(value):
+            if not is_tuple(value):
                 raise IndexError(f"output of {func_name}: index {index} into {describe(value)}")
             if not 0 <= index < len(value):
                 raise IndexError(f"output of {func_name}: expected an index below {len(value)}, "
@@ -313,5 +313,6 @@ INTERFACE: Final = frozenset(
 """Names of the functions that are methods of `VMModule`; the methods have an underscore."""
 
 
-def _is_tuple(value: object) -> bool:
+def is_tuple(value: object) -> bool:
+    """Whether it is a tuple, not a shape."""
     return isinstance(value, tuple) and not isinstance(value, Shape)

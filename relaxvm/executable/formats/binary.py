@@ -28,7 +28,6 @@ import mmap as _mmap
 import os
 import re
 import struct
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Any, Final, NamedTuple, TypeAlias
 
@@ -38,7 +37,7 @@ from numpy.typing import NDArray
 from ...errors import FormatError, RelaxVMWarning
 from ...isa import WORD_MAX, WORD_MIN, FuncKind
 from ...limits import Limits
-from ...messages import readable
+from ...messages import readable, warn
 from ...values import is_adt
 from ..executable import FunctionInfo, StoredKernels, VMExecutable
 from ..file_kinds import HEAD_BYTES, kind_of
@@ -338,7 +337,7 @@ def _check_end(read: Reader, strict: bool) -> None:
     fault = f"{read.left} bytes follow at byte {read.stream.position}"
     if strict:
         raise FormatError(fault)
-    warnings.warn(f"{read.name}: {fault}", RelaxVMWarning, stacklevel=4)
+    warn(f"{read.name}: {fault}", RelaxVMWarning)
 
 
 # Loading

@@ -19,11 +19,11 @@ from __future__ import annotations
 
 import re
 import struct
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from ...errors import FormatError, RelaxVMWarning
+from ...messages import warn
 from ._data_type_section import load_data_types, save_data_types
 from ._debug_section import load_debug, save_debug
 from ._fields import Reader, Writer
@@ -288,9 +288,7 @@ def _leave_out(read: Reader, frame: _Frame, fault: str, strict: bool) -> None:
         raise FormatError(f"{fault}; the program needs it")
     if strict:
         raise FormatError(f"{fault}; strict=False leaves it out")
-    warnings.warn(
-        f"{read.name}: {frame.title} left out: {fault}", RelaxVMWarning, stacklevel=6
-    )
+    warn(f"{read.name}: {frame.title} left out: {fault}", RelaxVMWarning)
     read.stream.take(frame.checksum_size + frame.size)
 
 
