@@ -1,4 +1,4 @@
-"""Values and names in messages: short, printable, of bounded length; warnings at the user's line."""
+"""Values and names in messages: short, printable, of bounded length; warnings at a user's line."""
 
 from __future__ import annotations
 

@@ -47,6 +47,7 @@ def reports(call: Any, *args: Any) -> list[str]:
         warnings.simplefilter("always")
         call(*args)
     assert all(each.category is CopyWarning for each in caught)
+    assert all(each.filename == __file__ for each in caught)  # the user's line
     return [str(each.message) for each in caught]
 
 

@@ -64,8 +64,9 @@ def test_errors_of_the_formats_pass_through(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match=r"model\.vmexec: bad executable \(instruction words"):
         relaxvm.load(path)
     path.write_bytes(GOOD.to_bytes() + b"x")
-    with pytest.warns(RelaxVMWarning, match="1 bytes follow"):
+    with pytest.warns(RelaxVMWarning, match="1 bytes follow") as given:
         assert relaxvm.load(path, strict=False) == GOOD
+    assert given[0].filename == __file__  # the user's line
     with pytest.warns(RelaxVMWarning, match="1 bytes follow"):
         assert relaxvm.loads(path.read_bytes(), strict=False) == GOOD
     with pytest.raises(ParseError, match=r"^asm\.txt:1:1: "):
