@@ -32,7 +32,9 @@ from .field_types import (
 from .messages import describe, readable
 from .values import adt_type
 
-__all__ = ["NO_DATA_TYPES", "Constructor", "DataType", "DataTypes", "data_types"]
+__all__ = [
+    "NO_DATA_TYPES", "Constructor", "DataType", "DataTypes", "FunctionField", "data_types",
+]  # fmt: skip
 
 
 class Constructor:

@@ -262,21 +262,29 @@ class UnreachableClauseWarning(RelaxVMWarning):
 
 
 _LONGEST_NAME: Final = 200
+_MOST_LISTED: Final = 8
 _MOST_NAMES: Final = 2000
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, known: Iterable[str], else_list: str = "") -> str:
     """Return a hint to append to an error message: the nearest known names, or nothing.
+
+    With `else_list`, such as ``"its functions are"``, some of the known names follow these words
+    where none is near.
 
     The time is bounded: long names have no hint, and of many known names those of another length
     or with another beginning are left out.
     """
     import difflib  # here, since it is only needed after an error
 
+    known = list(known)
+    shown = [repr(k) for k in known[:_MOST_LISTED] if len(k) <= _LONGEST_NAME]
+    more = ", ..." * (len(shown) < len(known))
+    listed = f"; {else_list} {', '.join(shown)}{more}" if else_list and shown else ""
     if len(name) > _LONGEST_NAME:
-        return ""
+        return listed
     alike = [k for k in known if 5 * abs(len(k) - len(name)) <= 2 * (len(k) + len(name))]
     if len(alike) > _MOST_NAMES:
         alike = [k for k in alike if k[:1] == name[:1]][:_MOST_NAMES]
     near = difflib.get_close_matches(name, alike, n=3, cutoff=0.6)
-    return f"; did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
+    return f"; did you mean {' or '.join(repr(n) for n in near)}?" if near else listed

@@ -32,6 +32,7 @@ from relaxvm.vm.entry_checks import params_of
 from . import children
 from .asm import VM, VOID, Asm, Reg, r0, r1, r2, r3, r4
 from .corpus import CORPUS
+from .passes import module
 from .sections import with_sections
 
 ROOT = Path(__file__).parent.parent
@@ -1273,3 +1274,19 @@ class TestDocumentation:
                 for option in action.option_strings:
                     if option not in ("-h", "--help", "-o", "--output"):
                         assert option in self.page, f"{name} {option}"
+
+
+def test_warnings_of_programs_are_remarks(run: Cli) -> None:
+    """Without a line of Python, which would be one of relaxvm; a function that is called as an
+    attribute of virtual machines is none of them here."""
+    script = """
+        @R.function
+        def cancel(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+            y = R.log(x)
+            return y
+    """
+    relaxvm.build(module(script)).save("logs.rvm")
+    np.save("zeros.npy", np.zeros(2, np.float32))
+    got = run("run", "logs.rvm", "--input", "zeros.npy")
+    (line,) = got.err.splitlines()
+    assert line.startswith("relaxvm: warning: divide by zero encountered in log (cancel, pc ")

@@ -488,7 +488,7 @@ def test_an_unexpected_error_of_the_compiling_thread(
     def native_program(*args: object, **options: object) -> None:
         raise ZeroDivisionError("by the generator")
 
-    monkeypatch.setattr(relaxvm.VMExecutable, "native_program", native_program)
+    monkeypatch.setattr(relaxvm.VMExecutable, "_native_program", native_program)
     vm = machine(bytecode, jit=True)
     code = vm.native_code
     assert code is not None
@@ -507,7 +507,7 @@ def test_a_fork_while_functions_are_compiled(
 ) -> None:
     """The child has no thread that compiles: it starts its own when the function is hot again."""
     begun, go_on = threading.Event(), threading.Event()
-    original = relaxvm.VMExecutable.native_program
+    original = relaxvm.VMExecutable._native_program
     parent = os.getpid()
 
     def native_program(*args: Any, **options: Any) -> Any:
@@ -516,7 +516,7 @@ def test_a_fork_while_functions_are_compiled(
             assert go_on.wait(60)
         return original(*args, **options)
 
-    monkeypatch.setattr(relaxvm.VMExecutable, "native_program", native_program)
+    monkeypatch.setattr(relaxvm.VMExecutable, "_native_program", native_program)
     vm = machine(bytecode, jit=True)
     code = vm.native_code
     assert code is not None

@@ -25,6 +25,12 @@ def half(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
     return y
 
 @R.function
+def inverse(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
+    y = R.divide(R.const(1.0, "float32"), x)
+    return y
+
+
+@R.function
 def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
     cls = Module
     h = cls.half(x)
@@ -32,6 +38,12 @@ def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
     b = R.sqrt(a)
     c = R.add(b, x)
     return c
+"""
+INVERSE = """
+@R.function
+def main(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+    y = R.divide(R.const(1.0, "float32"), x)
+    return y
 """
 X = np.array([1.0, 2.0, 4.0], np.float32)
 H = X / 2
@@ -349,10 +361,30 @@ def test_wrong_commands_are_answered(vm: VirtualMachine) -> None:
     for part in (
         "error: nothing is being run", "error: nowhere: no function or variable",
         "error: there is no breakpoint or watch 9", "error: the run has ended",
-        "expected a number, got 'x'", "expected breakpoints, functions or position",
+        "expected a number, got 'x'", "expected one of breakpoints, functions",
         "error: nonsense here: no expression", "error: 1 / 0: ZeroDivisionError",
     ):  # fmt: skip
         assert part in text
+
+
+def test_what_info_tells(vm: VirtualMachine) -> None:
+    said = commands(vm, "break half", "run", "info locals", "info registers", "info watchpoints",
+                    "info position", "info everything")  # fmt: skip
+    for text in ("x  float32", "%0  float32", "#1 break at half"):
+        assert text in said
+    assert "instructions have run" in said
+    assert "error: info everything: expected one of breakpoints, functions, locals, pos" in said
+
+
+def test_a_warning_is_an_answer() -> None:
+    """Without a line of Python, which would be one of the module `cmd`."""
+    vm = VirtualMachine(relaxvm.build(module(INVERSE)))
+    out: list[str] = []
+    stdin = io.StringIO("run\n")
+    Prompt(relaxvm.debug(vm), lambda name: [np.zeros(2, np.float32)], out.append, stdin).cmdloop()
+    (line,) = [line for line in "".join(out).splitlines() if "divide by zero" in line]
+    assert line.startswith("warning: divide by zero encountered")
+    assert "main, pc" in line
 
 
 def test_every_command_has_help(vm: VirtualMachine) -> None:

@@ -262,6 +262,36 @@ def test_imports_inside_of_functions_go_down_or_are_known() -> None:
     )
 
 
+def outside_of_annotations(tree: ast.AST) -> Iterator[ast.Name]:
+    """Where a module uses the name ``relaxvm`` otherwise than in an annotation."""
+    for field, value in ast.iter_fields(tree):
+        if field in ("annotation", "returns"):
+            continue
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, ast.Name) and child.id == "relaxvm":
+                yield child
+            elif isinstance(child, ast.AST):
+                yield from outside_of_annotations(child)
+
+
+def test_modules_import_the_package_for_annotations_alone() -> None:
+    """``import relaxvm`` makes types of any layer available to `typing.get_type_hints`, which
+    `relaxvm.__getattr__` imports when they are asked for.  Nothing else may reach them that way."""
+    importing = {i.source for i in IMPORTS if i.target == "relaxvm"}
+    assert {i.source for i in IMPORTS if i.target == "relaxvm" and i.lazy} == set()
+    wrong = []
+    for name in importing:
+        tree = ast.parse(MODULES[name].read_text(encoding="utf-8"))
+        assert any(
+            isinstance(node, ast.ImportFrom) and node.module == "__future__"
+            and node.names[0].name == "annotations" for node in tree.body
+        ), f"{name} evaluates its annotations when it is imported"  # fmt: skip
+        wrong += [f"relaxvm/{name.replace('.', '/')}, line {node.lineno}: uses relaxvm outside of "
+                  "an annotation" for node in outside_of_annotations(tree)]  # fmt: skip
+    assert not wrong, "\n".join(wrong)
+    assert importing, "the test sees no import of the package"
+
+
 def test_no_cycles() -> None:
     graph: dict[str, set[str]] = {}
     for i in INTERNAL:
@@ -274,7 +304,7 @@ def test_no_cycles() -> None:
 
 
 def test_third_party_imports() -> None:
-    allowed = THIRD_PARTY | {"cython", "cpython", "libc"} | set(sys.stdlib_module_names)
+    allowed = THIRD_PARTY | {"cython", "cpython", "libc", "relaxvm"} | set(sys.stdlib_module_names)
     wrong = [
         str(i)
         for i in IMPORTS

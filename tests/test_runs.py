@@ -210,8 +210,10 @@ def test_wrong_arguments() -> None:
     run = vm["main"].start(x=X)
     with pytest.raises(ValueError, match="at least one instruction"):
         run.step(0)
-    with pytest.raises(ValueError, match="fuel of at least 1"):
+    with pytest.raises(ValueError, match="resume: expected at least one"):
         run.resume(fuel=0)
+    with pytest.raises(TypeError, match="step: expected a number of instructions, got str 'a'"):
+        run.step("a")  # type: ignore[arg-type]
 
 
 # Values

@@ -102,8 +102,12 @@ def test_function_without_parameter_names(vm: VirtualMachine) -> None:
 
 
 def test_unknown_function(vm: VirtualMachine) -> None:
+    with pytest.raises(AttributeError, match=r"VM has no function 'x2'; its functions are '\w+'"):
+        vm["x2"]
     with pytest.raises(AttributeError, match="VM has no function 'mian'; did you mean 'main'"):
         vm["mian"]
+    with pytest.raises(AttributeError, match=r"VM has no function 'x2'; its functions are '\w+'"):
+        vm["x2"]
     with pytest.raises(AttributeError, match="VM has no function 'mian'; did you mean 'main'"):
         vm.mian  # noqa: B018
     with pytest.raises(AttributeError, match=r"'t\.add' is a packed function"):

@@ -6,7 +6,9 @@ import argparse
 import contextlib
 import os
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from .console import Console, plain
 from .exits import CommandError, Exit, exit_code_of
@@ -50,7 +52,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.verbose:
         _show_logs(args.verbose)
     try:
-        code: int = args.command(args, console)
+        with _plain_warnings(console, sys._getframe(1).f_code.co_filename):
+            code: int = args.command(args, console)
         console.flush()
         return code
     except BrokenPipeError:
@@ -70,6 +73,27 @@ def _fail(console: Console, error: BaseException, code: Exit) -> int:
         # The error is on stderr; the rest of stdout cannot be written.
         _abandon_output()
     return code
+
+
+@contextlib.contextmanager
+def _plain_warnings(console: Console, starter: str) -> Iterator[None]:
+    """Show warnings of programs as remarks: the line of Python that they come from is one of
+    relaxvm, or of the file `starter` that called `main`.  Those of users' own modules keep theirs.
+    Nobody looks for functions among the attributes of a virtual machine here."""
+    from ..errors import NameClashWarning
+
+    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+    def show(message: Any, category: type, filename: str, *place: Any, **more: Any) -> None:
+        if filename == starter or os.path.abspath(filename).startswith(package + os.sep):
+            console.note(f"warning: {message}")
+        else:
+            default(message, category, filename, *place, **more)
+
+    with warnings.catch_warnings():
+        default, warnings.showwarning = warnings.showwarning, show
+        warnings.simplefilter("ignore", NameClashWarning)
+        yield
 
 
 def _show_logs(verbose: int) -> None:

@@ -13,6 +13,8 @@ from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+import relaxvm
+
 from .. import isa
 from ..isa import FuncKind, Instruction
 from ..messages import readable
@@ -24,10 +26,8 @@ from .model_names import NO_NAMES, FunctionNames, ModelNames
 from .prim_funcs import SavedPrimFuncs
 
 if TYPE_CHECKING:
-    from ..adt import DataType, DataTypes
-    from ..contrib.tvm.module import ExecutableModule
+    from ..adt import DataTypes
     from ..core._code import Image
-    from ..field_types import FunctionField
     from ..native.vm_code import NativeProgram
 
 __all__ = [
@@ -309,12 +309,12 @@ class VMExecutable:
         return mode
 
     @property
-    def data_types(self) -> dict[str, DataType]:
+    def data_types(self) -> dict[str, relaxvm.adt.DataType]:
         """The data types of the program by name; their constructors are functions for Python."""
         return dict(self._data_types.types)
 
     @property
-    def signatures(self) -> dict[str, FunctionField]:
+    def signatures(self) -> dict[str, relaxvm.adt.FunctionField]:
         """The types that functions have in the program, of those that mention data types."""
         return dict(self._data_types.signatures)
 
@@ -337,7 +337,7 @@ class VMExecutable:
         found: DataTypes = self.sections.get("data_types", NO_DATA_TYPES)
         return found
 
-    def native_program(
+    def _native_program(
         self, image: Image, indices: Iterable[int] | None = None, *, timeout: float = 60.0
     ) -> NativeProgram | None:
         """Compile functions to native code, see `relaxvm.native.vm_code`; None if there are none to
@@ -483,13 +483,13 @@ class VMExecutable:
                        aligned=aligned, workspace_dir=workspace_dir)  # fmt: skip
 
     @property
-    def mod(self) -> ExecutableModule:
+    def mod(self) -> relaxvm.contrib.tvm.module.ExecutableModule:
         """Return a wrapper with the interface of TVM's module."""
         from ..contrib.tvm.module import ExecutableModule
 
         return ExecutableModule(self)
 
-    def jit(self) -> ExecutableModule:
+    def jit(self) -> relaxvm.contrib.tvm.module.ExecutableModule:
         """Return the same as `mod`: kernels are compiled when a program is built."""
         return self.mod
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import relaxvm
 
 from ..errors import did_you_mean
 from ..messages import describe
@@ -12,9 +14,6 @@ from . import expr
 from .adt import Constructor, GlobalTypeVar, TypeData
 from .expr import BaseFunc, ExternFunc, GlobalVar
 from .node import Attrs, Node
-
-if TYPE_CHECKING:
-    from ..adt import DataType
 
 __all__ = ["DummyGlobalInfo", "GlobalInfo", "IRModule", "VDevice"]
 
@@ -124,9 +123,8 @@ class IRModule(Node):
         try:
             return self._by_name[name]
         except KeyError:
-            raise ValueError(
-                f"the module has no function {name!r}{did_you_mean(name, self._by_name)}"
-            ) from None
+            hint = did_you_mean(name, self._by_name, "its functions are")
+            raise ValueError(f"the module has no function {name!r}{hint}") from None
 
     def get_global_vars(self) -> list[GlobalVar]:
         """Return the variables of all functions, in order."""
@@ -138,7 +136,7 @@ class IRModule(Node):
     # Data types
 
     @property
-    def data_types(self) -> dict[str, DataType]:
+    def data_types(self) -> dict[str, relaxvm.adt.DataType]:
         """The data types by name, with their constructors as functions for Python."""
         from .field_types import data_types_of
 

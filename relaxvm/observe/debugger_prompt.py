@@ -6,6 +6,7 @@ import cmd
 import contextlib
 import os
 import shlex
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, Final
@@ -21,6 +22,9 @@ _ALIASES: Final = {
     "f": "frame", "u": "up", "d": "down", "p": "print", "l": "list", "q": "quit", "exit": "quit",
     "rs": "back", "rc": "reverse-continue", "i": "info", "h": "help", "v": "variables",
 }  # fmt: skip
+_INFO: Final = (
+    "breakpoints", "functions", "locals", "position", "registers", "variables", "watchpoints",
+)  # fmt: skip
 _HISTORY_LINES: Final = 1000
 
 
@@ -66,12 +70,18 @@ class Prompt(cmd.Cmd):
             text = answer if isinstance(answer, str) else repr(answer)
             self._write(text if text.endswith("\n") else text + "\n")
 
+    def _warn(self, message: Any, *place: Any, **more: Any) -> None:
+        """Say what a warning says; its line of Python is one of the module `cmd`."""
+        self._say(f"warning: {message}")
+
     # Lines
 
     def onecmd(self, line: str) -> bool:
         """Do a command; errors are answers.  Returns whether to leave."""
         try:
-            return bool(super().onecmd(line))
+            with warnings.catch_warnings():
+                warnings.showwarning = self._warn
+                return bool(super().onecmd(line))
         except DebuggerError as error:
             self.failed = True
             self._say(f"error: {error}")
@@ -233,17 +243,22 @@ class Prompt(cmd.Cmd):
         self._say(self.debugger.list(_number(arg, 11)))
 
     def do_info(self, arg: str) -> None:
-        """info breakpoints|functions|position: what there is."""
+        """info breakpoints|functions|locals|position|registers: what there is."""
         what = arg.strip() or "breakpoints"
-        if "breakpoints".startswith(what):
+        kind = next((kind for kind in _INFO if kind.startswith(what)), None)
+        if kind in ("breakpoints", "watchpoints"):
             points = self.debugger.breakpoints
             self._say("\n".join(map(repr, points)) or "no breakpoints or watches")
-        elif "functions".startswith(what):
+        elif kind == "functions":
             self._say("\n".join(map(repr, self.debugger.vm.functions.values())))
-        elif "position".startswith(what):
+        elif kind == "position":
             self._say(f"{self.debugger.position} instructions have run")
+        elif kind == "registers":
+            self.do_registers("")
+        elif kind is not None:
+            self.do_variables("")
         else:
-            raise DebuggerError(f"info {what}: expected breakpoints, functions or position")
+            raise DebuggerError(f"info {what}: expected one of {', '.join(_INFO)}")
 
     def do_quit(self, arg: str) -> bool:
         """quit: leave the debugger."""
@@ -277,8 +292,7 @@ class Prompt(cmd.Cmd):
     complete_watch = complete_set = complete_print
 
     def complete_info(self, text: str, *ignored: Any) -> list[str]:
-        kinds = ("breakpoints", "functions", "position")
-        return [name for name in kinds if name.startswith(text)]
+        return [name for name in _INFO if name.startswith(text)]
 
 
 def _number(arg: str, default: int | None) -> int:

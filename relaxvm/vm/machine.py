@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 import numpy as np
 
+import relaxvm
+
 from .._core import Adt, Closure, Machine, Ref, VMFunction
 from ..core import ffi
 from ..core.live_machines import track
@@ -46,8 +48,6 @@ from .native_code import HOT, NativeCode
 from .timing import Evaluator
 
 if TYPE_CHECKING:
-    from ..adt import DataType
-    from ..contrib.tvm.module import ExecutableModule, VMModule
     from .entry_checks import Tensors
     from .error_notes import ErrorNotes, Frame
     from .runs import Run
@@ -125,7 +125,12 @@ class VirtualMachine(Machine):
 
     def __init__(
         self,
-        executable: VMExecutable | ExecutableModule | str | os.PathLike[str],
+        executable: (
+            VMExecutable
+            | relaxvm.contrib.tvm.module.ExecutableModule
+            | str
+            | os.PathLike[str]
+        ),
         device: Device | Sequence[Device] | None = None,
         memory_cfg: MemoryConfig = None,
         *,
@@ -214,7 +219,7 @@ class VirtualMachine(Machine):
         return self._executable
 
     @property
-    def data_types(self) -> dict[str, DataType]:
+    def data_types(self) -> dict[str, relaxvm.adt.DataType]:
         """The data types of the program by name; their constructors make values for arguments."""
         return self._executable.data_types
 
@@ -255,7 +260,7 @@ class VirtualMachine(Machine):
         return self._native_code
 
     @property
-    def module(self) -> VMModule:
+    def module(self) -> relaxvm.contrib.tvm.module.VMModule:
         """The VM with TVM's module interface."""
         from ..contrib.tvm.module import VMModule  # here, since most programs do not need it
 
@@ -303,7 +308,8 @@ class VirtualMachine(Machine):
         if name in self._packed:
             return (f"{name!r} is a packed function that the executable does not define; "
                     f"it is in vm.module.imports[0]")
-        return f"VM has no function {name!r}{did_you_mean(name, [*self._index, *self._saved])}"
+        known = [*self._index, *self._saved]
+        return f"VM has no function {name!r}{did_you_mean(name, known, 'its functions are')}"
 
     def _info(self, name: str) -> FunctionInfo:
         """Return the table entry of a VM function.

@@ -118,7 +118,7 @@ class NativeCode:
 
     def _compile(self, indices: Iterable[int] | None) -> None:
         try:
-            program = self._executable.native_program(self._image, indices, timeout=self._timeout)
+            program = self._executable._native_program(self._image, indices, timeout=self._timeout)
             if program is None:
                 return
             program.attach(self._image)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import threading
 import time
@@ -34,6 +35,18 @@ _AGAIN: Final = 0.0005
 Place = str | int
 """See `relaxvm.vm.stops.find_pcs`."""
 Until = Place | Callable[["Run"], object] | Iterable[Place]
+
+
+def _number_of_instructions(value: Any, method: str) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(
+            f"{method}: expected a number of instructions, got {describe(value)}"
+        ) from None
+    if number < 1:
+        raise ValueError(f"{method}: expected at least one instruction, got {number}")
+    return number
 
 
 class Frame:
@@ -252,13 +265,12 @@ class Run(Stepper):
             The frame that it is in then, None if it has ended.
 
         Raises:
-            ValueError: `n` is below 1.
+            TypeError: `n` is not an integer.
+            ValueError: it is below 1.
             RelaxVMError: it has ended or is in progress.
             Exception: what the program raises.
         """
-        if n < 1:
-            raise ValueError(f"step: expected at least one instruction, got {n}")
-        self._go_on(n, None, 0)
+        self._go_on(_number_of_instructions(n, "step"), None, 0)
         return self.frame
 
     def next(self) -> Frame | None:
@@ -285,13 +297,12 @@ class Run(Stepper):
             The frame that it is in then, None if it has ended.
 
         Raises:
+            TypeError: `fuel` is not an integer, or `until` no place.
             ValueError: there is no such place, or `fuel` is below 1.
             RelaxVMError: it has ended or is in progress.
             Exception: what the program raises.
         """
-        if fuel is not None and fuel < 1:
-            raise ValueError(f"resume: expected fuel of at least 1, got {fuel}")
-        steps = _ENDLESS if fuel is None else fuel
+        steps = _ENDLESS if fuel is None else _number_of_instructions(fuel, "resume")
         if not callable(until):
             self._go_on(steps, self._stops_of(until), 0)
             return self.frame

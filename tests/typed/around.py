@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from typing import Any
+from typing import Any, assert_type
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,6 +69,7 @@ def main() -> None:
     back = relaxvm.load(io.BytesIO(data), limits=limits)
     assert relaxvm.verify(back).ok
     print(back.as_text(), back.as_python(), back.stats())
+    assert_type(back.data_types, dict[str, relaxvm.adt.DataType])
 
     vm = relaxvm.VirtualMachine(back, limits=limits)
     first: Any = vm.main(X)

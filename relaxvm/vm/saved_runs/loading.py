@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import os
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
+
+import relaxvm
 
 from ...errors import FormatError
 from ...executable import VMExecutable
@@ -19,15 +21,18 @@ from .programs import program_of
 from .reader import SavedRun, read
 from .verifier import check_frames
 
-if TYPE_CHECKING:
-    from ...contrib.tvm.module import ExecutableModule
-
 __all__ = ["load_run"]
 
 
 def load_run(
     source: str | os.PathLike[str] | bytes | bytearray | memoryview | IO[bytes],
-    executable: VMExecutable | VirtualMachine | ExecutableModule | str | os.PathLike[str],
+    executable: (
+        VMExecutable
+        | VirtualMachine
+        | relaxvm.contrib.tvm.module.ExecutableModule
+        | str
+        | os.PathLike[str]
+    ),
     *,
     functions: Functions = None,
     limits: Limits | None = None,
