@@ -925,7 +925,7 @@ cdef void _forget_tuples(Machine machine) noexcept:
 
 cdef PyObject* _run_limited(Machine machine, Image image, Run* run, PyObject** fp) noexcept:
     cdef PyObject* value = NULL
-    if not _start_limits(machine, run, machine._fuel, machine._wall_ns, 0):
+    if not _start_limits(machine, run, fp, machine._fuel, machine._wall_ns, 0, INT64_MAX):
         _ensure_raised()
         rvm_clear_registers(fp, (<rvm_func*>fp[RVM_FUNC]).num_registers)
     else:
@@ -934,12 +934,13 @@ cdef PyObject* _run_limited(Machine machine, Image image, Run* run, PyObject** f
     return value
 
 
-cdef bint _start_limits(Machine machine, Run* run, int64_t fuel, int64_t wall_ns,
-                        int64_t objects) noexcept:
+cdef bint _start_limits(Machine machine, Run* run, PyObject** fp, int64_t fuel, int64_t wall_ns,
+                        int64_t objects, int64_t until_census) noexcept:
     """Set fuel, deadline and who counts the memory of arrays.  A run inside of another one with limits
     shares what is left there of fuel and time.  False with an exception if the run cannot begin.
 
-    `fuel` and `wall_ns` are what is left of them, and `objects` the bytes of objects that it has."""
+    `fuel` and `wall_ns` are what is left of them, `objects` the bytes of objects that it has made since
+    the last census and that this has found, and `until_census` the bytes to the next one."""
     cdef Run* outer = _limited_run()
     cdef int64_t now
     run.host = <PyObject*>machine._host
@@ -961,8 +962,9 @@ cdef bint _start_limits(Machine machine, Run* run, int64_t fuel, int64_t wall_ns
     run.start_fuel = run.fuel
     run.objects = run.outer_objects + objects + WORD_BYTES * run.words
     _plan_census(run)
-    if _object_excess(run, run.objects) > 0:
-        _fail_objects(run)
+    if until_census < run.census_at - run.objects:
+        run.census_at = run.objects + until_census
+    if _object_excess(run, run.objects) > 0 and _count_objects(run, fp, 0) < 0:
         return False
     if machine._array_handler is not None:
         run.array_handler = PyDataMem_SetHandler(<PyObject*>machine._array_handler)
@@ -2469,6 +2471,7 @@ cdef class Stepper:
     cdef int64_t steps_left         # that it could have gone on for then
     cdef int64_t depth              # number of frames
     cdef int64_t fuel, wall_ns, objects     # what is left of the limits, and bytes of objects
+    cdef int64_t until_census       # bytes of objects that it may make until they are counted
     cdef dict tuples                # what the machine has converted for it
     cdef object __weakref__
 
@@ -2510,6 +2513,7 @@ cdef class Stepper:
         self.depth = 1
         self.fuel = machine._fuel
         self.wall_ns = machine._wall_ns
+        self.until_census = INT64_MAX
         self.chunk = chunk  # from here on, deallocation clears the frame
         for i in range(count):
             value = <PyObject*>args[i]
@@ -2599,6 +2603,7 @@ cdef class Stepper:
         if machine._wall_ns != INT64_MAX:
             self.wall_ns = max(0, machine._wall_ns - wall_used_ns)
         self.objects = objects
+        self.until_census = INT64_MAX
 
     @property
     def _used(self):
@@ -2756,7 +2761,8 @@ cdef class Stepper:
             value = _run(machine, self.image, run, fp, ip)
         else:
             started = rvm_clock_ns()
-            if (not _start_limits(machine, run, self.fuel, self.wall_ns, self.objects)
+            if (not _start_limits(machine, run, fp, self.fuel, self.wall_ns, self.objects,
+                                  self.until_census)
                     or _check_deadline(run) < 0):
                 _unwind(machine, self.image, run, fp, ip)
             else:
@@ -2765,6 +2771,7 @@ cdef class Stepper:
             if self.wall_ns != INT64_MAX:
                 self.wall_ns = max(0, self.wall_ns - (rvm_clock_ns() - started))
             self.objects = max(0, run.objects - run.outer_objects - WORD_BYTES * run.words)
+            self.until_census = max(0, run.census_at - run.objects)
             _stop_limits(run)
         self.running = False
         if self.pause.paused:

@@ -575,3 +575,32 @@ def test_functions_named_like_methods() -> None:
     assert vm["cancel"]() == 7
     assert vm["state"].start().result() == 7
     assert vm.cancel() is None
+
+
+@pytest.mark.parametrize("steps", [7, 5_000])
+def test_objects_that_are_gone_do_not_count_when_a_run_goes_on(steps: int) -> None:
+    """Each part makes less than what is between two counts of objects, and all together make many
+    times the limit."""
+    eb = ExecBuilder()
+    with eb.function("main", num_inputs=1):
+        eb.emit_call("vm.builtin.shape_of", args=[eb.r(0)], dst=eb.r(1))
+        eb.emit_goto(-1)
+    vm = VirtualMachine(eb.get(), limits=Limits(live_bytes=4 << 20), functions={})
+    run = vm["main"].start(np.zeros((2, 3, 4)))
+    while run.position < 400_000:
+        assert run.resume_at(steps=steps)
+    run.cancel()
+
+
+@pytest.mark.parametrize("steps", [7, 5_000])
+def test_objects_that_live_count_however_short_the_parts_of_a_run_are(steps: int) -> None:
+    eb = ExecBuilder()
+    with eb.function("main", num_inputs=1):
+        eb.emit_call("vm.builtin.make_tuple", args=[eb.r(0)], dst=eb.r(0))
+        eb.emit_goto(-1)
+    vm = VirtualMachine(eb.get(), limits=Limits(live_bytes=4 << 20), functions={})
+    run = vm["main"].start(1)
+    with pytest.raises(LimitError, match="live_bytes"):
+        while run.resume_at(steps=steps):
+            assert run.position < 400_000
+    assert run.position > 40_000
