@@ -6,6 +6,10 @@ bytes and their old content by turns, another one changes shape, data type and f
 computes without Python's lock, so that this happens in the middle of a call.  Results are
 meaningless; the process must survive.
 
+With ``RELAXVM_CPU=numpy`` in the environment, kernels have no implementations in C, so that those
+in numpy are attacked.  ``python -m tests.race_attacks SEED SECONDS NAME...`` makes the calls of
+some kernels and builtins for longer; without names of all.
+
 `resize` with ``refcheck=False`` is left out: it frees memory that numpy itself may be reading.
 """
 
@@ -368,10 +372,12 @@ class Attack:
                 for other in ((array.size,), shape[::-1], (1, array.size)):
                     array.shape = other
                     time.sleep(0)
-                array.dtype = np.dtype("u1")
-                time.sleep(0)
-                array.dtype = dtype
                 array.shape = shape
+                for other in ("u1", "c16"):  # more and smaller elements, fewer and larger ones
+                    with contextlib.suppress(ValueError):  # an axis is too short for the latter
+                        array.dtype = np.dtype(other)
+                        time.sleep(0)
+                        array.dtype = dtype
                 array.setflags(write=False)
                 time.sleep(0)
                 array.setflags(write=True)
@@ -383,14 +389,18 @@ def main() -> None:
     rng = np.random.default_rng(seed)
     warnings.simplefilter("ignore")
     sys.setswitchinterval(1e-5)
+    seconds = float(sys.argv[2]) if len(sys.argv) > 2 else SECONDS
+    wanted = [name if "." in name else PREFIX + name for name in sys.argv[3:]]
     for name, args in calls():
+        if wanted and name not in wanted:
+            continue
         given = [arg for arg in args if arg is not VM]
         vm = VirtualMachine(program_of(name, args))
         arrays = [arg for arg in given if isinstance(arg, np.ndarray)]
         done = failed = 0
         print(name, file=sys.stderr, flush=True)  # the last one, if the process ends
         with Attack(arrays, rng), contextlib.redirect_stdout(io.StringIO()):
-            end = time.monotonic() + SECONDS
+            end = time.monotonic() + seconds
             while time.monotonic() < end:
                 done += 1
                 try:

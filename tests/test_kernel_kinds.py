@@ -188,8 +188,33 @@ def test_the_body_gets_converted_arguments(
 ) -> None:
     got = kernel_with(*annotations)(*args)
     assert [type(value) for value in got] == [type(value) for value in want]
-    assert all(g is w if isinstance(w, np.ndarray) else g == w
-               for g, w in zip(got, want, strict=True))  # fmt: skip
+    for g, w in zip(got, want, strict=True):
+        if isinstance(w, np.ndarray):
+            assert is_own_view(g, w)
+        else:
+            assert g == w
+
+
+def is_own_view(view: Any, x: np.ndarray) -> bool:
+    """Whether `view` is the elements of `x` in an array of its own: numpy reads shape and data type
+    without Python's lock."""
+    places = [each.__array_interface__ for each in (view, x)]
+    return view is not x and places[0] == places[1]
+
+
+@pytest.mark.parametrize("kind", [Tensor, Floats, SameType, Numbers, Operand, Out, OutAny, OutLike])
+def test_the_body_gets_views_of_its_own(kind: Any) -> None:
+    view, other = kernel_with(kind, Tensor)(X, X)
+    assert is_own_view(view, X)
+    assert is_own_view(other, X)
+
+
+def test_the_body_gets_views_of_any_number_of_tensors() -> None:
+    views, view = kernel_with(Tensor, Tensor, variadic=0)(X, X, X)
+    assert [is_own_view(each, X) for each in (*views, view)] == [True] * 3
+    none, view = kernel_with(Tensor | None, Tensor)(None, X)
+    assert none is None
+    assert is_own_view(view, X)
 
 
 @pytest.mark.parametrize(

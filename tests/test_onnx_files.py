@@ -344,3 +344,21 @@ def test_inputs_of_a_function_that_a_call_leaves_out() -> None:
     call = helper.make_node("F", ["x", "", "h"], ["y"], domain="own")
     model = function_model([clip], [call], {"x": (FLOAT, ["n"]), "h": (FLOAT, [])}, ["y"])
     assert run(model, np.float32([-5, 5]), np.array(1, "f4")).tolist() == [-5, 1]
+
+
+def test_a_sequence_is_no_tensor() -> None:
+    tensor = helper.make_tensor_type_proto(FLOAT, None)
+    value = helper.make_value_info("x", helper.make_sequence_type_proto(tensor))
+    pool = helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[2, 2], auto_pad="SAME_UPPER")
+    model = model_of([pool], {}, ["y"])
+    model.graph.input.append(value)
+    with pytest.raises(RelaxVMError, match="expected a tensor, got a value of the kind 'sequence'"):
+        from_onnx(model)
+
+
+def test_the_type_of_an_optional_value_is_one_type() -> None:
+    optional = helper.make_node("Optional", [], ["x"])
+    optional.attribute.append(helper.make_attribute("type", [1, 2]))
+    model = model_of([optional, helper.make_node("OptionalHasElement", ["x"], ["y"])], {}, ["y"])
+    with pytest.raises(RelaxVMError, match="attribute 'type': expected TypeOf, got list"):
+        from_onnx(model)

@@ -9,6 +9,7 @@ import pytest
 
 import relaxvm
 from relaxvm import op
+from relaxvm.dtypes import as_dtype
 from relaxvm.ir import BlockBuilder, PrimType, TensorType, Var
 
 
@@ -60,3 +61,54 @@ def test_comparisons_of_two_data_types() -> None:
     n = Var("n", "int64")
     types = [TensorType((n,), "int8"), TensorType((n,), "uint8")]
     assert result("equal", types, small, large).tolist() == [False, True]
+
+
+_NAMES = [
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16",
+    "float32", "float64", "bfloat16", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz",
+    "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "int2", "int4", "uint1",
+    "uint2", "uint4", "float4_e2m1fn",
+]  # fmt: skip
+
+
+def _is_known(name: str) -> bool:
+    try:
+        as_dtype(name)
+    except relaxvm.errors.MissingExtraError:
+        return False
+    return True
+
+
+def _numbers(name: str) -> np.ndarray:
+    """Small numbers that a data type has."""
+    dtype = as_dtype(name)
+    with np.errstate(all="ignore"):
+        found = np.array([-2, -1, 0, 1, 2, 3], np.int64).astype(dtype)
+    has = [number == int(each) for number, each in zip((-2, -1, 0, 1, 2, 3), found, strict=True)]
+    return found[has]
+
+
+@pytest.mark.parametrize("left", _NAMES)
+def test_any_two_data_types_are_compared(left: str) -> None:
+    """Those of ml_dtypes, too, for which numpy and ml_dtypes name no data type that has both."""
+    pytest.importorskip("ml_dtypes")
+    known = [name for name in _NAMES if _is_known(name)]
+    if left not in known:
+        pytest.skip(f"this ml_dtypes has no {left}")
+    a = _numbers(left)[:, None]
+    operands = [_numbers(right) for right in known]
+    builder = BlockBuilder()
+    params = [Var(f"x{i}", TensorType(x.shape, x.dtype.name)) for i, x in enumerate([a, *operands])]
+    with builder.function("main", params):
+        outs = [builder.emit(op.less(params[0], each)) for each in params[1:]]
+        builder.emit_func_output(outs)
+    results = relaxvm.VirtualMachine(relaxvm.build(builder.get()))["main"](a, *operands)
+    for right, b, got in zip(known, operands, results, strict=True):
+        assert got.tolist() == (a.astype("f8") < b.astype("f8")).tolist(), right
+
+
+def test_two_data_types_are_compared_where_a_rank_is_not_known() -> None:
+    """The conversion of the operand whose shape is known is lowered, too."""
+    got = result("less", [TensorType([3], "uint8"), TensorType(None, "float16")],
+                 np.arange(3, dtype="u1"), np.array([[1.0]], "f2"))  # fmt: skip
+    assert got.tolist() == [[True, False, False]]

@@ -352,6 +352,7 @@ def test_the_program_is_checked(change: Callable[[dict[str, Any]], None], messag
         ("L['y'].size()[0] > 3", "there is no input L['y']"),
         ("nothing > 3", "nothing is not known"),
         ("L['x'].size()[0]", "expected a condition"),
+        ("L['x'].size()[9] > 3", "there is no axis L['x'].size()[9]"),
         ("open(1) > 3", "the function open is not supported"),
         ("L['x'].size()[0] >", "expected an expression of dimensions"),
     ],

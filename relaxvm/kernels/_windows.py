@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,8 @@ __all__ = ["Windows", "taps"]
 
 _TAP: Final = 128
 """A tap takes as long as so many elements, if it has none."""
+_MOST_LISTED: Final = 4096
+"""Taps along an axis that are kept in a list."""
 
 
 class Windows:
@@ -122,21 +124,67 @@ class Windows:
         return first, max(first, min(self.count[axis], -(-(length - offset) // stride)))
 
 
+_Place: TypeAlias = tuple[int, slice, slice]
+
+
+class _OnImage:
+    """The taps along an axis that are on an image of this length for some window, each with what
+    `Windows.inside` says.  A program may state windows of any size, mostly of padding."""
+
+    def __init__(self, windows: Windows, axis: int, length: int) -> None:
+        self._windows = windows
+        self._axis = axis
+        self._length = length
+
+    def __iter__(self) -> Iterator[_Place]:
+        windows, axis, length = self._windows, self._axis, self._length
+        stride, dilation = windows.strides[axis], windows.dilation[axis]
+        before = windows.padding[axis]
+        last = (windows.count[axis] - 1) * stride
+        # Together the windows may have all taps in between; if they are farther apart than the
+        # image is long, few of these are on it.
+        is_dense = stride <= length
+        starts = [(last, 0)] if is_dense else ((at, at) for at in range(last, -1, -stride))
+        for greatest, least in starts:
+            first = max(0, -((greatest - before) // dilation))
+            end = min(windows.size[axis], (before + length - 1 - least) // dilation + 1)
+            for tap in range(first, end):
+                yield tap, *windows.inside(axis, tap, length)
+            if not is_dense:
+                check_time()
+
+    def listed(self) -> Iterable[_Place]:
+        """As a list, unless that would be a long one."""
+        return list(self) if self._windows.size[self._axis] <= _MOST_LISTED else self
+
+
+def _product(places: Sequence[Iterable[_Place]]) -> Iterator[tuple[_Place, ...]]:
+    """As `itertools.product`, which would keep all items of each iterable."""
+    if all(type(each) is list for each in places):
+        yield from itertools.product(*places)
+        return
+    first, *others = places
+    for place in first:
+        if others:
+            for rest in _product(others):
+                yield place, *rest
+        else:
+            yield (place,)
+
+
 def taps(
     windows: Windows, image: NDArray[Any], out: NDArray[Any]
 ) -> Iterator[tuple[Dims, NDArray[Any], NDArray[Any]]]:
-    """For each tap of a window: its index along each axis, the elements of `image` at this tap, and
-    the elements of `out` for their windows.  Large images without further axes come in pieces."""
+    """For each tap of a window that is on the image: its index along each axis, the elements of
+    `image` at this tap, and the elements of `out` for their windows.  Large images without further
+    axes come in pieces."""
     axes = len(windows.size)
-    places = [
-        [windows.inside(axis, i, image.shape[axis - axes]) for i in range(windows.size[axis])]
-        for axis in range(axes)
-    ]
+    along = [_OnImage(windows, axis, image.shape[axis - axes]) for axis in range(axes)]
     done = 0
-    for tap in itertools.product(*map(range, windows.size)):
-        inside = [places[axis][i] for axis, i in enumerate(tap)]
-        at: Any = (..., *[written for written, _ in inside])
-        read_at: Any = (..., *[read for _, read in inside])
+    for places in _product([each.listed() for each in along]):
+        tap = tuple([i for i, _, _ in places])
+        at: Any = (..., *[written for _, written, _ in places])
+        read_at: Any = (..., *[read for _, _, read in places])
         elements, results = image[read_at], out[at]
         if results.ndim == axes and results.size > PIECE:
             for read, written in pieces(elements, results):

@@ -13,9 +13,10 @@ are the last positional ones: ``concat(*tensors: SameType, axis: Axis, out: Out)
 ``concat(a, b, 0, out)``.
 
 The checks run in a fixed order, each over all parameters: whether tensors are tensors, their data
-types, the other arguments, shapes of weights, then `out`.  Checks that relate several arguments are
-in the body, which raises `WrongType` or `WrongValue` (see `relaxvm.kernels.checks`).  Kinds with
-settings are written with ``Annotated``::
+types, the other arguments, shapes of weights, then `out`.  Checks and body get views of the
+tensors, whose shape and data type no other thread changes.  Checks that relate several arguments
+are in the body, which raises `WrongType` or `WrongValue` (see `relaxvm.kernels.checks`).  Kinds
+with settings are written with ``Annotated``::
 
     Groups: TypeAlias = Annotated[int, an_int(least=1)]
 """
@@ -26,7 +27,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from types import UnionType
-from typing import Annotated, Any, NamedTuple, TypeAlias, Union, get_args, get_origin
+from typing import Annotated, Any, Final, NamedTuple, TypeAlias, Union, get_args, get_origin
 
 import numpy as np
 from numpy.typing import NDArray
@@ -766,8 +767,10 @@ def checked(
 
 def _checks(parameters: Sequence[Parameter]) -> tuple[Check, ...]:
     """The checks of the parameters in the order in which they run."""
-    tensors = [each for each in parameters if isinstance(each.kind, _TensorKind)]
-    steps: list[tuple[Step, Check]] = [(Step.TENSOR, _tensor_check(tensors))] if tensors else []
+    steps: list[tuple[Step, Check]] = []
+    tensors = _tensor_check(parameters)
+    if tensors is not None:
+        steps.append((Step.TENSOR, tensors))
     for each in parameters:
         check = each.kind.check(each, parameters)
         if check is not None:
@@ -778,23 +781,45 @@ def _checks(parameters: Sequence[Parameter]) -> tuple[Check, ...]:
     return tuple([check for _, check in steps])
 
 
-def _tensor_check(tensors: Sequence[Parameter]) -> Check:
-    """Whether all tensors are tensors."""
-    single = [each.position for each in tensors if not each.is_variadic]
+_view: Final = np.ndarray.view
+
+
+def _tensor_check(parameters: Sequence[Parameter]) -> Check | None:
+    """Whether all tensors are tensors.  Puts views in their place, so that shape and data type are
+    those that are checked: other threads may set those of an argument whenever numpy computes
+    without Python's lock, and some functions of numpy read them then (`searchsorted`, `matmul`,
+    `argmax`, `dot`)."""
+    tensors = [each for each in parameters if isinstance(each.kind, _TensorKind)]
+    takers = [each for each in parameters if "tensor" in each.kind.packed.split("|")]
+    if not takers:
+        return None
+    single = [each.position for each in takers if not each.is_variadic]
+    variadic = next((each.position for each in takers if each.is_variadic), None)
 
     def check(arguments: list[Any]) -> None:
         for position in single:
-            if type(arguments[position]) is not np.ndarray:
+            value = arguments[position]
+            if type(value) is not np.ndarray:
                 break
+            arguments[position] = _view(value)
         else:
-            if len(single) == len(tensors):
+            if variadic is None:
                 return  # nearly always
         for each in tensors:
             for name, value in each.tensors(arguments):
                 if not isinstance(value, np.ndarray):
                     raise WrongType(f"{name}: expected a tensor, got {describe(value)}")
+        for position in single:
+            arguments[position] = _own(arguments[position])
+        if variadic is not None:
+            arguments[variadic] = tuple(map(_own, arguments[variadic]))
 
     return check
+
+
+def _own(value: Any) -> Any:
+    is_shared = isinstance(value, np.ndarray) and type(value) is not Wanted
+    return _view(value) if is_shared else value
 
 
 def _fixed(

@@ -128,9 +128,7 @@ def bucketize(x: Numbers, boundaries: Numbers, right: Flag, out: Integers) -> No
     check_out(out, out.dtype, x.shape)
     x, boundaries = [_comparable(copy_if_overlapping(each, out)) for each in (x, boundaries)]
     side: Literal["left", "right"] = "right" if right else "left"
-    # Views, whose data type and shape no other thread changes: numpy reads them without the lock.
-    boundaries = boundaries.view()
-    for written, numbers in pieces(out, x.view()):
+    for written, numbers in pieces(out, x):
         np.copyto(written, boundaries.searchsorted(numbers, side), casting="unsafe")
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..dtypes import as_dtype, dtype_name
+from ..dtypes import NARROW, as_dtype, dtype_name
 from ..elementwise import FUNCTIONS
 from ..ir.expr import TENSOR_OPERATORS, Call, Expr, PrimType, TensorType, Type
 from .kinds import DType, Operand, Scalar
@@ -103,17 +103,25 @@ def _of_one_dtype(call: Call) -> Sequence[Expr]:
     """The operands of a comparison, converted to one data type: integers beside floats to that of
     the floats, as in TVM, others to the least one that has the numbers of both."""
     types = [arg.ty.dtype for arg in call.args]
-    if None in types or types[0] == types[1]:
+    if None in types or (types[0] == types[1] and types[0] not in NARROW):
         return call.args
     floats = [name for name in types if "float" in name]
-    if len(floats) == 1:
-        (wide,) = floats
-    else:
-        wide = dtype_name(np.promote_types(*map(as_dtype, types)))
+    wide = floats[0] if len(floats) == 1 else _least_common(types)
     return [
         arg if name == wide else astype(arg, wide)
         for arg, name in zip(call.args, types, strict=True)
     ]
+
+
+def _least_common(types: Sequence[str]) -> str:
+    """The least data type that numpy compares and that has the numbers of two others, both
+    of floats or neither."""
+    dtypes = [np.dtype(name.rstrip("124") + "8") if name in NARROW and "int" in name
+              else as_dtype(name) for name in types]  # fmt: skip
+    try:
+        return dtype_name(np.promote_types(*dtypes))
+    except TypeError:  # ml_dtypes does not say what has the numbers of both: float32 always does
+        return "float32"
 
 
 def _register(

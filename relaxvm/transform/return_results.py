@@ -28,17 +28,14 @@ __all__ = ["ReturnResults"]
 class _Rewriter(ExprMutator):
     def visit_binding(self, binding: Binding) -> Binding | list[Binding]:
         value = binding.value
-        op = value.op if isinstance(value, Call) else None
-        record: Any = op.record if isinstance(op, Op) else None
-        if type(record) is not Operator or not has_result_form(record):
+        record = _record_of(value)
+        if record is None:
             return super().visit_binding(binding)
         call: Any = self.visit(value)
         if is_allocatable(call.ty):
             return super().visit_binding(binding)
-        lowered = result_call(record, call)
         before: list[Binding] = []
-        if not all(map(is_leaf, lowered.args)):
-            lowered = self._flattened(lowered, isinstance(binding.var, DataflowVar), before)
+        lowered = self._returned(record, call, isinstance(binding.var, DataflowVar), before)
         if isinstance(binding, MatchCast):
             last: Binding = MatchCast(self.visit_var_def(binding.var), lowered, binding.ty,
                                       binding.span)  # fmt: skip
@@ -46,18 +43,34 @@ class _Rewriter(ExprMutator):
             last = VarBinding(self.visit_var_def(binding.var), lowered, binding.span)
         return [*before, last]
 
-    def _flattened(self, call: Call, in_dataflow: bool, before: list[Binding]) -> Call:
-        """The call with its arguments bound to variables."""
+    def _returned(
+        self, record: Operator, call: Call, in_dataflow: bool, before: list[Binding]
+    ) -> Call:
+        """The call of the result form; operands that are calls, such as conversions of data types,
+        are bound to variables in `before`, and call their result forms, whatever is known of them:
+        nothing lowers them after this pass."""
+        lowered = result_call(record, call)
         args: list[Expr] = []
-        for arg in call.args:
+        for arg in lowered.args:
             if not is_leaf(arg):
-                kind = DataflowVar if in_dataflow else Var
-                var = kind("item", infer_type(arg).ty)
-                new = self.visit_binding(VarBinding(var, arg, call.span))
-                before.extend(new if isinstance(new, list) else [new])
+                var = (DataflowVar if in_dataflow else Var)("item", infer_type(arg).ty)
+                operand: Any = arg
+                inner = _record_of(operand)
+                if inner is not None:
+                    operand = self._returned(inner, operand, in_dataflow, before)
+                before.append(VarBinding(var, operand, call.span))
                 arg = var
             args.append(arg)
-        return Call(call.op, args, call.attrs, call.ty_args, ret_ty=call.ty, span=call.span)
+        return Call(
+            lowered.op, args, lowered.attrs, lowered.ty_args, ret_ty=lowered.ty, span=lowered.span
+        )
+
+
+def _record_of(value: Expr) -> Operator | None:
+    """The operator that an expression calls, if it has a result form."""
+    op = value.op if isinstance(value, Call) else None
+    record: Any = op.record if isinstance(op, Op) else None
+    return record if type(record) is Operator and has_result_form(record) else None
 
 
 def ReturnResults() -> Pass:

@@ -12,7 +12,7 @@ import numpy as np
 
 from relaxvm import analysis, ir
 from relaxvm.compiler.build import build
-from relaxvm.errors import InternalError, RelaxVMError
+from relaxvm.errors import InternalError, OperatorValueError, RelaxVMError
 from relaxvm.frontend.onnx import from_onnx
 from relaxvm.vm import VirtualMachine
 
@@ -220,6 +220,10 @@ def _run(data: bytes, index: int) -> Ending:
             return Outcome.REFUSED, f"build {type(error).__name__}"
         step = "vm"
         machine = VirtualMachine(executable, limits=LIMITS)
+    except OperatorValueError as error:
+        if step != "build":  # where shapes are known that the import did not know
+            return Outcome.STRAY_ERROR, f"{step}: {described(error)}"
+        return Outcome.REFUSED, f"{step} {type(error).__name__}"
     except InternalError as error:
         return Outcome.STRAY_ERROR, described(error)
     except RelaxVMError as error:

@@ -254,7 +254,14 @@ class Emitter:
 
     def named_dims(self, value: Value, rank: int) -> tuple[Expr, ...] | None:
         """The dimensions of a tensor; those that only the run knows become symbolic ones.  None if
-        the tensor does not have this rank."""
+        the tensor does not have this rank.
+
+        Raises:
+            Problem: it is no tensor.
+        """
+        if value.compound is not None:
+            kind = type(value.compound).__name__.removesuffix("Kind").lower()
+            raise Problem(f"expected a tensor, got a value of the kind {kind!r}")
         if value.dims is not None or value.ndim not in (-1, rank):
             return value.dims if len(value.dims or ()) == rank else None
         dims = [Var(f"{identifier(self.hint)}_{i}", "int64") for i in range(rank)]

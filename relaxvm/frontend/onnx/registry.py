@@ -26,7 +26,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import numpy as np
 
 from ...support import Unsupported
-from .messages import Graph
+from .messages import Graph, TypeOf
 
 __all__ = ["MICROSOFT", "ML", "OPERATORS", "OnnxOperator", "find", "onnx", "own_operator"]
 
@@ -138,6 +138,7 @@ _KINDS: Final[dict[str, tuple[type, ...]]] = {
     "list[float]": (list,),
     "list[str]": (list,),
     "messages.Graph": (Graph,),
+    "messages.TypeOf": (TypeOf,),
     "NDArray[Any]": (np.ndarray,),
 }
 """The types of values by the annotation of an attribute; others are not checked."""

@@ -403,7 +403,10 @@ class Interface:
             return self._top.sized_number(self._top.graph.sym_int_values[name])
         kind = self._top.kind(name)
         dims = (kind.dims or ()) if kind is not None else ()
-        return dims[int(axis.strip("[]"))]
+        at = int(axis.strip("[]"))
+        if not 0 <= at < len(dims):
+            raise ValueError(f"there is no axis {readable(path)}")
+        return dims[at]
 
     def begin(self) -> None:
         """Emit what comes before the nodes."""
