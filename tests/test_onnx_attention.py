@@ -262,7 +262,7 @@ FLAT: dict[str, Any] = {name: (FLOAT, [1, 3, 8]) for name in "qkv"}
         (attention("q k v"), {**THREE, "k": (FLOAT, [1, 3, 3, 4])},
          "expected a multiple of 3 query heads, got 2"),
         (attention("q k v q q"), THREE, "expected past_key and past_value, got one of them"),
-        (node("RotaryEmbedding", "q k v", "y"), FLAT, "num_heads: expected it where X has rank 3"),
+        (node("RotaryEmbedding", "q k v", "y"), FLAT, "expected num_heads where X has rank 3"),
         (node("LinearAttention", "q k v", "y n", q_num_heads=2, kv_num_heads=2,
               update_rule="gated"), FLAT, "update_rule 'gated': expected it with decay"),
         (node("TensorScatter", "q k", "y", mode="ring"), THREE,

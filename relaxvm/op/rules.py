@@ -333,9 +333,19 @@ def broadcast_dim(a: Expr, b: Expr) -> Expr | None:
         if type(a) is not IntImm:
             return b
         return a if a.value == b.value else None
-    if type(a) is IntImm or prove_equal(a, b):
+    if type(a) is IntImm or prove_equal(a, b) or _is_at_most(b, a):
         return a
-    return None
+    return b if _is_at_most(a, b) else None
+
+
+def _is_at_most(a: Expr, b: Expr) -> bool:
+    """Whether a is the lesser of b and a positive number, so that it is b where both fit."""
+    if type(a) is not prim.Min:
+        return False
+    for limit, other in ((a.a, a.b), (a.b, a.a)):
+        if type(limit) is IntImm and limit.value > 0 and prove_equal(other, b):
+            return True
+    return False
 
 
 def broadcast_dims(*operands: Any) -> list[Expr] | None:

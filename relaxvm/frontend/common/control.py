@@ -6,8 +6,11 @@ Its parameters are what the body changes; what it only reads is captured.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
+
+import numpy as np
 
 from ...ir import (
     ANY,
@@ -17,6 +20,7 @@ from ...ir import (
     FuncType,
     If,
     SeqExpr,
+    TensorType,
     Tuple,
     TupleGetItem,
     TupleType,
@@ -38,7 +42,7 @@ from .values import (
     kind_of,
 )
 
-__all__ = ["Chains", "Step", "end_tuple", "repeated", "same_kind", "scalar", "visible"]
+__all__ = ["Chains", "Step", "decided", "end_tuple", "repeated", "same_kind", "scalar", "visible"]
 
 _MOST_TRIES: Final = 100
 """Of the types of what a loop changes, before it is given up; each one knows less than the last."""
@@ -54,6 +58,47 @@ def end_tuple(g: Emitter, values: Sequence[Value]) -> SeqExpr:
 def scalar(g: Emitter, value: Value) -> Expr:
     """A tensor of one element as one of rank 0."""
     return g.expr(value) if value.ndim == 0 else g.op("reshape", value, ())
+
+
+def decided(
+    g: Emitter,
+    value: Value,
+    types: Sequence[TensorType],
+    convert: Callable[[], list[Value | None]],
+) -> list[Value | None]:
+    """Branches of the program for the types that a tensor may have: its ranks, or the lengths of a
+    vector.
+
+    Args:
+        g: the graph.
+        value: the tensor.
+        types: what it may be; the last one for everything else, which is an error of the run.
+        convert: makes the results for the type that the value has then; it may leave some out, the
+            same ones for all types.
+    """
+    first, *others = types
+    if not others:
+        g.context.bind(value, g.context.builder.match_cast(g.expr(value), first))
+        return convert()
+    shape = g.op("shape_to_tensor", g.op("shape_of", value))
+    lengths = shape if first.dims else g.op("shape_to_tensor", g.op("shape_of", shape))
+    want = first.dims[0] if first.dims else first.ndim
+    test = g.op("equal", g.op("take", lengths, np.array(0), 0), np.array(int(want)))
+    hint, branches, results = g.hint, [], []
+    for rest in ([first], others):
+        with g.context.scope():
+            g.hint = hint
+            found = decided(g, value, rest, convert)
+            results.append([each and kind_of(each) for each in found])
+            branches.append(end_tuple(g, [each for each in found if each is not None]))
+    g.hint = hint
+    pair = g.emit(If(test, *branches))
+    kinds = [a and b and closed(joined(a, b), visible(g)) for a, b in zip(*results, strict=True)]
+    fields = itertools.count()
+    return [
+        None if kind is None else g.typed(g.emit(TupleGetItem(pair, next(fields))), kind)
+        for kind in kinds
+    ]
 
 
 def visible(g: Emitter) -> list[Var]:

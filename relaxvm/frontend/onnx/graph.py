@@ -15,10 +15,12 @@ from ...ir import (
     BlockBuilder,
     Expr,
     Op,
+    TensorType,
     int_imm,
 )
 from ...messages import readable
 from ...support import Unsupported
+from ..common.control import decided
 from ..common.emitter import UNSUPPORTED, Emitter, Problem, Session
 from ..common.values import (
     MOST_FOLDED,
@@ -37,7 +39,7 @@ from .registry import REQUIRED, OnnxOperator, find, own_operator
 from .strings import MEASURING, MOVING, TAKING, moved, packed, table_of, unpacked
 from .tensors import ExternalData, dtype_of, to_array, to_dense
 
-__all__ = ["Context", "Graph", "Problem", "kind_of_type", "number_of"]
+__all__ = ["Context", "Graph", "Problem", "Undecided", "kind_of_type", "number_of"]
 
 BUILTIN_PREFIX: Final = "relaxvm.builtin."
 _PURE_PACKED: Final = Op.get("relax.call_pure_packed")
@@ -45,6 +47,21 @@ _MOST_DEPTH: Final = 64
 """Graphs within graphs, and calls of functions within functions."""
 _MOST_NODES: Final = 100_000
 """Nodes of graphs within graphs and of functions, which count each time they are imported."""
+
+
+class Undecided(Problem):
+    """An operator needs to know something of an operand that only the run knows, such as its rank.
+    The graph makes a branch for each of the types that the operand may have.
+
+    Attributes:
+        value: the operand.
+        types: what it may be, the last one for all that is none of the others: an error of the run.
+    """
+
+    def __init__(self, value: Value, types: Sequence[TensorType], what: str) -> None:
+        super().__init__(f"{what}: expected a tensor of known rank, got {value.type}")
+        self.value = value
+        self.types = types
 
 
 class Context(Session):
@@ -263,8 +280,15 @@ class Graph(Emitter):
     def converted(
         self, operator: OnnxOperator, inputs: Sequence[Value | None], attrs: Mapping[str, Any]
     ) -> list[Value | None]:
-        """The results of an operator's function."""
-        result = operator.convert(self, *inputs, **attrs)
+        """The results of an operator's function; branches of the program, if that depends on
+        something that only the run knows."""
+        try:
+            result = operator.convert(self, *inputs, **attrs)
+        except Undecided as choice:
+            if not any(choice.value is each for each in inputs):
+                raise
+            return decided(self, choice.value, choice.types,
+                           lambda: self.converted(operator, inputs, attrs))  # fmt: skip
         results = result if isinstance(result, tuple) else (result,)
         return [self.value(each) for each in results]
 

@@ -8,15 +8,26 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from ....dtypes import as_dtype
-from ....ir import Expr, IntImm, TupleGetItem
-from ...common.values import Value, elements_of
+from ....ir import Expr, IntImm, TensorType, TupleGetItem
+from ....ir.arith import prove_equal, simplify
+from ...common.values import Value, as_expr, elements_of
 from .. import messages
 from ..graph import Graph, Problem
 from ..registry import onnx
 from ..tensors import dtype_of
 from .neural import stepwise_softmax
+from .ranks import last_axes, rank_of
 
-__all__ = ["Mask", "attend", "heads_apart", "heads_together", "positions", "rotated"]
+__all__ = [
+    "Mask",
+    "attend",
+    "has_one_axis_of_heads",
+    "heads_apart",
+    "heads_together",
+    "positions",
+    "rotated",
+    "scale_of",
+]
 
 PREVIEW: Final = "ai.onnx.preview"
 
@@ -48,7 +59,7 @@ def heads_apart(g: Graph, x: Value, heads: int, name: str) -> Value:
     width = length_of(hidden)
     if heads < 1 or (width is not None and width % heads):
         raise Problem(f"{name}: expected {heads} heads of equal size, got {x.type}")
-    size = -1 if width is None else width // heads
+    size = hidden // heads if width is None else width // heads
     apart = g.reshaped(x, (batch, length, heads, size))
     return Value(g.op("permute_dims", apart, (0, 2, 1, 3)))
 
@@ -59,6 +70,38 @@ def heads_together(g: Graph, x: Expr | Value) -> Expr:
     batch, heads, length, size = dims_of(g, value, 4, "x")
     swapped = Value(g.op("permute_dims", value, (0, 2, 1, 3)))
     return g.reshaped(swapped, (batch, length, heads * size))
+
+
+def has_one_axis_of_heads(x: Value, heads: int, name: str, attribute: str) -> bool:
+    """Whether heads are side by side on the last axis of [batch, length, heads * size]: so is the
+    tensor of unknown rank of a node that states their number.
+
+    Raises:
+        Problem: they are, and the node does not state their number.
+    """
+    if x.ndim == 3 and not heads:
+        raise Problem(f"expected {attribute} where {name} has rank 3")
+    return x.ndim == 3 or (x.ndim < 0 and heads > 0)
+
+
+def scale_of(g: Graph, scale: float | None, size: Expr, dtype: str, *, is_split: bool) -> Any:
+    """The factor of scores as an operand, or its square root: 1 / sqrt(size) by default.
+
+    Args:
+        g: the graph.
+        scale: the one that the node states.
+        size: of a head.
+        dtype: of the factor.
+        is_split: whether it is the root.
+    """
+    width = length_of(size)
+    if scale is None and width is not None:
+        scale = 1 / math.sqrt(width) if width else 1.0
+    if scale is not None:
+        return np.array(math.sqrt(scale) if is_split else scale, as_dtype(dtype))
+    wide = g.op("maximum", g.op("astype", as_number(g, size), "float64"), np.float64(1))
+    found = g.op("divide", np.float64(1), g.op("sqrt", wide))
+    return Value(g.op("astype", g.op("sqrt", found) if is_split else found, dtype))
 
 
 class Mask(NamedTuple):
@@ -120,16 +163,12 @@ def attend(
     count, key_count = length_of(heads), length_of(key_heads)
     if count is not None and key_count is not None and (not key_count or count % key_count):
         raise Problem(f"expected a multiple of {key_count} query heads, got {count}")
-    is_grouped = count != key_count and count is not None and key_count is not None
-    if scale is None:
-        width = length_of(size)
-        if width is None:
-            raise Problem("scale: expected it where the size of a head is not known")
-        scale = 1 / math.sqrt(width) if width else 1.0
+    is_grouped = not prove_equal(heads, key_heads)
+    split_scale = split_scale and (scale is None or scale >= 0)
+    factor = scale_of(g, scale, size, dtype.name, is_split=split_scale)
     wide_q: Any = q
     wide_k: Any = k
-    if split_scale and scale >= 0:
-        factor = np.array(math.sqrt(scale), dtype)
+    if split_scale:
         wide_q, wide_k = g.op("multiply", q, factor), g.op("multiply", k, factor)
     turned = g.op("permute_dims", wide_k, (0, 1, 3, 2))
     grouped = (batch, key_heads, heads // key_heads * queries) if is_grouped else ()
@@ -138,8 +177,8 @@ def attend(
     scores: Any = g.op("matmul", wide_q, turned)
     if is_grouped:
         scores = g.reshaped(Value(scores), (batch, heads, queries, keys))
-    if not (split_scale and scale >= 0):
-        scores = g.op("multiply", scores, np.array(scale, dtype))
+    if not split_scale:
+        scores = g.op("multiply", scores, factor)
     shown = scores if scores_after == 0 else None
     if softcap > 0:
         cap = np.array(softcap, dtype)
@@ -203,18 +242,14 @@ def _stated_mask(g: Graph, stated: Value | None, keys: Expr, dtype: str | None) 
     """The mask that a model gives: bools, or numbers that are added; a shorter one ends early."""
     if stated is None:
         return Mask()
-    if stated.ndim < 1:
-        raise Problem(f"attn_mask: expected a tensor of known rank, got {stated.type}")
+    if stated.ndim < 0:
+        stated = last_axes(g, stated, 4)
     is_bool = stated.dtype == "bool"
-    dims = stated.dims
-    have, need = length_of(dims[-1] if dims else None), length_of(keys)
-    if have is not None and need is not None and have < need:
-        widths = [0] * (2 * stated.ndim - 1) + [need - have]
-        if is_bool:
-            filled = g.op("nn.pad", g.op("astype", stated, "uint8"), widths, "constant", 0)
-            stated = Value(g.op("astype", filled, "bool"))
-        else:
-            stated = Value(g.op("nn.pad", stated, widths, "constant", -math.inf))
+    dims = dims_of(g, stated, stated.ndim, "attn_mask")
+    if dims and not prove_equal(dims[-1], keys):
+        what = np.array(False if is_bool else -math.inf, as_dtype(stated.dtype or "float32"))
+        rest = g.op("full", (*dims[:-1], simplify(keys - dims[-1])), what)
+        stated = Value(g.op("concat", [stated, rest], stated.ndim - 1))
     if is_bool:
         return Mask(stated, None, True)
     if stated.dtype != dtype:
@@ -252,9 +287,9 @@ def attention(
         raise Problem("expected windows of -1 or more")
     if qk_matmul_output_mode not in range(4):
         raise Problem(f"qk_matmul_output_mode: expected 0 to 3, got {qk_matmul_output_mode}")
-    is_flat = q.ndim == 3
+    is_flat = has_one_axis_of_heads(q, q_num_heads, "Q", "q_num_heads and kv_num_heads")
     if is_flat:
-        if not q_num_heads or not kv_num_heads:
+        if not kv_num_heads:
             raise Problem("expected q_num_heads and kv_num_heads where Q has rank 3")
         q = heads_apart(g, q, q_num_heads, "Q")
         k, v = heads_apart(g, k, kv_num_heads, "K"), heads_apart(g, v, kv_num_heads, "V")
@@ -328,22 +363,30 @@ def flex_attention(
     working = "float32" if dtype in ("float16", "bfloat16") else dtype
     if softmax_precision:
         working = dtype_of(softmax_precision, "softmax_precision")
-    heads, key_heads = [length_of(dims_of(g, each, 4, "Q")[1]) for each in (q, k)]
-    if heads != key_heads:
+    _, all_heads, _, size = dims_of(g, q, 4, "Q")
+    all_key_heads = dims_of(g, k, 4, "K")[1]
+    heads, key_heads = length_of(all_heads), length_of(all_key_heads)
+    if heads is None or key_heads is None:
+        if not prove_equal(all_heads, all_key_heads):
+            k, v = [_shared(g, each, all_heads) for each in (k, v)]
+    elif heads != key_heads:
         if not heads or not key_heads or heads % key_heads:
             raise Problem(f"expected a multiple of {key_heads} query heads, got {heads}")
         k, v = [Value(g.op("repeat", each, heads // key_heads, 1)) for each in (k, v)]
-    if scale is None:
-        size = length_of(dims_of(g, q, 4, "Q")[3])
-        if size is None:
-            raise Problem("scale: expected it where the size of a head is not known")
-        scale = 1 / math.sqrt(size)
-    factor = np.array(math.sqrt(scale), as_dtype(dtype))
+    factor = scale_of(g, scale, size, dtype, is_split=True)
     turned = g.op("permute_dims", g.op("multiply", k, factor), (0, 1, 3, 2))
     scores: Any = g.op("matmul", g.op("multiply", q, factor), turned)
     scores = _modified(g, score_mod, _in(g, Value(scores), working), working)
     weights = _modified(g, prob_mod, Value(g.op("nn.softmax", scores, -1)), working)
     return g.expr(_in(g, Value(g.op("matmul", weights, _in(g, v, working))), dtype))
+
+
+def _shared(g: Graph, x: Value, heads: Expr) -> Value:
+    """Keys or values for this number of query heads, a multiple of theirs."""
+    batch, key_heads, keys, size = dims_of(g, x, 4, "K")
+    apart = g.op("expand_dims", x, (2,))
+    wide = g.op("broadcast_to", apart, (batch, key_heads, heads // key_heads, keys, size))
+    return Value(g.reshaped(Value(wide), (batch, heads, keys, size)))
 
 
 def _in(g: Graph, x: Value, dtype: str) -> Value:
@@ -363,7 +406,7 @@ def _modified(g: Graph, graph: messages.Graph | None, x: Value, dtype: str) -> V
 
 
 def rotated(
-    g: Graph, x: Value, cos: Value | Expr, sin: Value | Expr, width: int, interleaved: bool
+    g: Graph, x: Value, cos: Value | Expr, sin: Value | Expr, width: Any, interleaved: bool
 ) -> Expr:
     """x with pairs of elements rotated by angles.
 
@@ -371,11 +414,13 @@ def rotated(
         g: the graph.
         x: [..., size].
         cos, sin: of the angles, [..., width / 2], which broadcast.
-        width: how many elements of the last axis are rotated; the others stay.
+        width: how many elements of the last axis are rotated, as a number or an expression; the
+            others stay.
         interleaved: whether neighbours are pairs, rather than elements of the two halves.
     """
     axis = [x.ndim - 1]
     size = length_of(x.dims[-1]) if x.dims else None
+    is_whole = x.dims is not None and prove_equal(x.dims[-1], as_expr(width))
     step = [2] if interleaved else None
     starts = (0, 1) if interleaved else (0, width // 2)
     ends = (width, width) if interleaved else (width // 2, width)
@@ -391,7 +436,7 @@ def rotated(
         dims = x.dims
         assert dims is not None
         parts = [g.reshaped(pairs, (*dims[:-1], width))]
-    if size != width:
+    if not is_whole:
         parts.append(g.op("strided_slice", x, axis, [width], [size or 1 << 48]))
     return parts[0] if len(parts) == 1 else g.op("concat", parts, axis[0])
 
@@ -409,25 +454,27 @@ def rotary_embedding(
     rotary_embedding_dim: int = 0,
 ) -> Expr:
     """Pairs of elements of each head rotated by angles of their position."""
-    is_flat = x.ndim == 3
-    if is_flat:
-        if not num_heads:
-            raise Problem("num_heads: expected it where X has rank 3")
-        apart = heads_apart(g, x, num_heads, "X")
-    else:
-        apart = x
-    size = length_of(dims_of(g, apart, 4, "X")[3])
-    width = rotary_embedding_dim or size
-    if width is None or width % 2 or (size is not None and width > size):
+    is_flat = has_one_axis_of_heads(x, num_heads, "X", "num_heads")
+    apart = heads_apart(g, x, num_heads, "X") if is_flat else x
+    caches = [
+        cache if position_ids is None else Value(g.op("take", cache, position_ids, 0))
+        for cache in (cos_cache, sin_cache)
+    ]
+    *others, dim = dims_of(g, apart, 4, "X")
+    size, known = length_of(dim), length_of(dims_of(g, caches[0], 3, "cos_cache")[2])
+    width: Any = rotary_embedding_dim or size
+    if width is None:  # the caches say it, and the run checks it
+        half = dims_of(g, caches[0], 3, "cos_cache")[2]
+        width = 2 * known if known is not None else 2 * half
+        ty = TensorType([*others, width], x.dtype)
+        apart = Value(g.context.builder.match_cast(g.expr(apart), ty))
+    elif width % 2 or (size is not None and width > size):
         raise Problem(f"expected an even number of elements to rotate, of {size}, got {width}")
     angles: list[Any] = []
-    for name, cache in (("cos_cache", cos_cache), ("sin_cache", sin_cache)):
-        found = cache
-        if position_ids is not None:
-            found = Value(g.op("take", cache, position_ids, 0))
-        half = length_of(dims_of(g, found, 3, name)[2])
-        if half not in (None, width // 2):
-            raise Problem(f"{name}: expected {width // 2} numbers for a position, got {half}")
+    for name, found in zip(("cos_cache", "sin_cache"), caches, strict=True):
+        count = length_of(dims_of(g, found, 3, name)[2])
+        if isinstance(width, int) and count not in (None, width // 2):
+            raise Problem(f"{name}: expected {width // 2} numbers for a position, got {count}")
         angles.append(g.op("expand_dims", found, (1,)))
     turned = rotated(g, apart, angles[0], angles[1], width, bool(interleaved))
     return heads_together(g, turned) if is_flat else turned
@@ -480,12 +527,8 @@ def linear_attention(
     v = _in(g, heads_apart(g, value, kv_num_heads, "value"), "float32")
     batch, _, steps, width = dims_of(g, q, 4, "query")
     size = dims_of(g, v, 4, "value")[3]
-    if not scale:
-        known = length_of(width)
-        if not known:
-            raise Problem("scale: expected it where the size of a head is not known")
-        scale = 1 / math.sqrt(known)
-    q = Value(g.op("multiply", q, np.array(scale, np.float32)))
+    factor = scale_of(g, scale or None, width, "float32", is_split=False)
+    q = Value(g.op("multiply", q, factor))
     if past_state is None:
         past_state = Value(g.op("zeros", (batch, kv_num_heads, width, size), "float32"))
     state = _in(g, past_state, "float32")
@@ -493,15 +536,19 @@ def linear_attention(
     if decay is None:
         factor = g.op("ones", (batch, kv_num_heads, steps, 1), "float32")
     else:
-        last = length_of(dims_of(g, decay, 3, "decay")[2])
+        last, known = length_of(dims_of(g, decay, 3, "decay")[2]), length_of(width)
         apart = heads_apart(g, decay, kv_num_heads, "decay")
-        if last not in (kv_num_heads, kv_num_heads * (length_of(width) or -1)):
+        if None not in (last, known) and last not in (kv_num_heads, kv_num_heads * (known or -1)):
             raise Problem(f"decay: expected a number for each head or key, got {decay.type}")
         factor = g.op("exp", _in(g, apart, "float32"))
     if beta is not None:
         count = length_of(dims_of(g, beta, 3, "beta")[2])
-        if count not in (1, kv_num_heads):
+        if count not in (None, 1, kv_num_heads):
             raise Problem(f"beta: expected 1 or {kv_num_heads} numbers, got {beta.type}")
+        if count is None:  # a number for all heads is one for each of them
+            batch, steps, _ = dims_of(g, beta, 3, "beta")
+            beta = Value(g.op("broadcast_to", beta, (batch, steps, kv_num_heads)))
+            count = kv_num_heads
         rate = _in(g, heads_apart(g, beta, count, "beta"), "float32")
     last_operand = () if rate is None else (rate,)
     both = g.op("nn.linear_attention", q, k, v, state, factor, *last_operand)
@@ -523,8 +570,8 @@ def tensor_scatter(
     """A cache with an update of each example written to it from a position on."""
     if mode not in ("linear", "circular"):
         raise Problem(f"mode: expected linear or circular, got {mode!r}")
-    rank = past_cache.ndim
-    if rank < 2 or not -rank <= axis < rank or axis % rank == 0:
+    rank = rank_of(past_cache, "past_cache", max(2, axis + 1, 1 - axis))
+    if not -rank <= axis < rank or axis % rank == 0:
         raise Problem(f"axis: expected one behind the batch of {past_cache.type}, got {axis}")
     axis %= rank
     length = dims_of(g, past_cache, rank, "past_cache")[axis]

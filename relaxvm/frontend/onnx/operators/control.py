@@ -16,6 +16,7 @@ from ....ir import (
     Expr,
     If,
     IntImm,
+    ShapeType,
     TensorType,
     TupleGetItem,
 )
@@ -34,6 +35,7 @@ from ...common.values import (
 from .. import messages
 from ..graph import Graph, Problem
 from ..registry import onnx
+from .ranks import part, shape_vector
 
 __all__: list[str] = []
 
@@ -257,7 +259,12 @@ def _length(g: Graph, scanned: list[Value], axes: list[int]) -> Value:
     total: Any = None
     for at, (x, axis) in enumerate(zip(scanned, axes, strict=True)):
         if x.ndim < 0:
-            raise Problem("expected scanned tensors of known rank")
+            if total is None:
+                total = _steps(g, x, axis)
+            else:
+                length = g.shape_in(part(g, part(g, shape_vector(g, x), axis), 0, 1))
+                g.context.builder.match_cast(length, ShapeType([total]))
+            continue
         if not -x.ndim <= axis < x.ndim:
             raise Problem(f"scan_input_axes: expected one of {x.ndim} axes, got {axis}")
         dims = list(g.named_dims(x, x.ndim) or ())
@@ -277,6 +284,12 @@ def _length(g: Graph, scanned: list[Value], axes: list[int]) -> Value:
     return Value(g.expr(g.value(found) or Value(known=found)))
 
 
+def _steps(g: Graph, x: Value, axis: int) -> Any:
+    """The length of an axis of a tensor of unknown rank, as a variable of shapes."""
+    (found,) = g.elements(part(g, part(g, shape_vector(g, x), axis), 0, 1), 1, "steps")
+    return found
+
+
 def _first(g: Graph, x: Value, count: Any) -> Value:
     """The first elements of a sequence."""
     dims = None if x.dims is None else [as_expr(count), *x.dims[1:]]
@@ -286,9 +299,14 @@ def _first(g: Graph, x: Value, count: Any) -> Value:
 
 def _filled(g: Graph, x: Value, length: Any) -> Value:
     """A sequence with zeros behind it, up to a length."""
-    dims = x.dims if x.ndim < 0 else g.named_dims(x, x.ndim)
-    if dims is None:
-        raise Problem("sequence_lens: expected outputs of known rank")
+    if x.ndim < 0:
+        shape = shape_vector(g, x)
+        whole = g.expr(Value(known=np.array([length], object)))
+        missing = g.op("subtract", whole, part(g, shape, 0, 1))
+        rest = g.op("zeros", g.shape_in(Value(g.op("concat", [missing, part(g, shape, 1)], 0))),
+                    x.dtype)  # fmt: skip
+        return Value(g.op("concat", [x, Value(rest)], 0))
+    dims = g.named_dims(x, x.ndim) or ()
     rest = g.op("zeros", (length - dims[0], *dims[1:]), x.dtype)
     return Value(g.op("concat", [x, Value(rest)], 0))
 
@@ -312,9 +330,10 @@ def scan_batches(
         elements = [Value(g.op("take", x, i, 0)) for x in inputs]
         longest: Any = None
         if lengths is not None:
-            longest = (g.named_dims(elements[split], elements[split].ndim) or (None,))[0]
-            if longest is None:
+            x = elements[split]
+            if x.ndim == 0:
                 raise Problem("sequence_lens: expected tensors with an axis to scan")
+            longest = _steps(g, x, 0) if x.ndim < 0 else (g.named_dims(x, x.ndim) or ())[0]
             length = Value(g.op("take", lengths, i, 0))
             g.builtin("int_within", [length, 0, longest, "sequence_lens"])
             (count,) = g.elements(length, 1, "sequence_lens")

@@ -15,6 +15,7 @@ from ....ir.arith import prove_equal
 from ...common.values import Value, elements_of, is_never_negative
 from ..graph import Graph, Problem
 from ..registry import onnx
+from .ranks import rank_of
 from .text import strings_equal
 
 __all__: list[str] = []
@@ -125,9 +126,10 @@ def _binary(name: str, target: str, fold: Callable[..., Any] | None) -> None:
 
 def _aligned(g: Graph, a: Value, b: Value, axis: int) -> Value:
     """The second operand with axes of length 1 behind it, where the first versions say so."""
-    if axis == -1 or b.ndim < 1 or a.ndim < 0:
+    if axis == -1 or b.ndim == 0:
         return b
-    after = a.ndim - axis - b.ndim
+    rank = a.ndim if a.ndim >= 0 else rank_of(a, "A", axis + 1)
+    after = rank - axis - rank_of(b, "B", 0, max(0, rank - axis))
     return Value(g.op("expand_dims", b, tuple(range(b.ndim, b.ndim + after))) if after > 0
                  else g.expr(b))  # fmt: skip
 
@@ -317,7 +319,8 @@ def leaky_relu(g: Graph, x: Value, *, alpha: float = 0.01) -> Expr:
 @onnx("PRelu", since=1)
 def prelu_since_1(g: Graph, x: Value, slope: Value, *, consumed_inputs: Any = None) -> Expr:
     """x where it is not negative, else slope * x, with a slope for each channel."""
-    return prelu(g, x, _aligned(g, x, slope, 1) if slope.ndim == 1 else slope)
+    is_vector = rank_of(slope, "slope", 0, 2) == 1 and slope.length != 1
+    return prelu(g, x, _aligned(g, x, slope, 1) if is_vector else slope)
 
 
 @onnx("PRelu", since=7)

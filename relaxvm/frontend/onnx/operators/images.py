@@ -13,7 +13,7 @@ from ....ir.arith import simplify
 from ...common.values import Value
 from ..graph import Graph, Problem
 from ..registry import onnx
-from .ranks import axes_of
+from .ranks import axes_of, length_of_vector
 
 __all__: list[str] = []
 
@@ -310,9 +310,7 @@ def grid_sample(
 @onnx("AffineGrid", since=20)
 def affine_grid(g: Graph, theta: Value, size: Value, *, align_corners: int = 0) -> Expr:
     """The kernel of R.image.affine_grid; the coordinates are last."""
-    count = size.length
-    if count not in (4, 5):
-        raise Problem(f"size: expected 4 or 5 lengths, got {count}")
+    count = length_of_vector(size, "size", (4, 5))
     known = size.ints()
     lengths: Any = g.op("strided_slice", size, [0], [2], [count]) if known is None else known[2:]
     if known is None:

@@ -15,8 +15,9 @@ from .attention import dims_of, length_of, rotated
 from .elementwise import scalar
 from .neural import layer_norm, pad, rms_norm
 from .products import gemm
+from .ranks import matrix_turned, rank_of, with_rank
 from .spectral import transformed
-from .windows import conv
+from .windows import conv, spatial_axes
 
 __all__ = ["activated", "rotary"]
 
@@ -79,9 +80,9 @@ def _turned(g: Graph, x: Value, matrix: int, batch: int) -> Value:
     """A matrix transposed, or with its rows before the batch."""
     if not matrix and not batch:
         return x
-    if x.ndim < 2:
-        raise Problem(f"expected matrices of known rank to transpose, got {x.type}")
-    order = list(range(x.ndim))
+    if not batch:
+        return matrix_turned(g, x)
+    order = list(range(rank_of(x, "a matrix", 2)))
     if batch:
         order = [*order[1:-1], 0, order[-1]]
     if matrix:
@@ -203,9 +204,8 @@ def nhwc_fused_conv(
     strides: list[int] | None = None,
 ) -> Expr:
     """As FusedConv, with channels last."""
-    if x.ndim < 3:
-        raise Problem(f"X: expected a tensor of known rank, 3 or more, got {x.type}")
-    last = x.ndim - 1
+    last = spatial_axes(x, "X", kernel_shape, strides, dilations, (pads or [])[::2]) + 1
+    x = with_rank(g, x, last + 1, "X")
     first = Value(g.op("permute_dims", x, (0, last, *range(1, last))))
     found = conv(
         g, first, w, b, auto_pad=auto_pad, dilations=dilations, group=group,
@@ -364,18 +364,16 @@ def rotary_embedding(
     """Pairs of elements of each head rotated by angles of their position."""
     if is_packed_batching:
         raise Problem("is_packed_batching is not supported")
-    half = length_of(dims_of(g, cos_cache, 2, "cos_cache")[1])
-    if half is None:
-        raise Problem("cos_cache: expected a known number of columns")
-    width = rotary_embedding_dim or 2 * half
+    columns = dims_of(g, cos_cache, 2, "cos_cache")[1]
+    width: Any = rotary_embedding_dim or 2 * (length_of(columns) or columns)
     apart = x
-    if x.ndim == 3:
+    if rank_of(x, "input", 3, 4) == 3:
         batch, length, hidden = dims_of(g, x, 3, "input")
         total = length_of(hidden)
-        heads = num_heads or (total // width if total is not None else 0)
-        if not heads or total is None or total % heads:
-            raise Problem("num_heads: expected it where the size of a head is not known")
-        shape = (batch, length, heads, total // heads)
+        heads = num_heads or (hidden if total is None else total) // width
+        if total is not None and isinstance(heads, int) and (not heads or total % heads):
+            raise Problem(f"num_heads: expected heads of equal size, got {heads} of {x.type}")
+        shape = (batch, length, heads, hidden // heads)
         apart = Value(g.op("permute_dims", g.reshaped(x, shape), (0, 2, 1, 3)))
     length = dims_of(g, apart, 4, "input")[2]
     if position_ids.ndim < 2:  # the position of the first one

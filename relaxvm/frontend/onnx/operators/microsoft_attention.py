@@ -15,6 +15,7 @@ from ..registry import MICROSOFT, onnx
 from .attention import Mask, as_number, attend, dims_of, heads_apart, heads_together, length_of
 from .attention import positions as places_of
 from .microsoft import rotary
+from .ranks import rank_of
 
 __all__: list[str] = []
 
@@ -28,15 +29,19 @@ def _padding(
 ) -> Mask:
     """The mask of keys: their number for each example, or flags by example, query and key.  What
     is masked gets a large negative bias, so that queries without keys see all of them alike."""
-    if stated.ndim == 1:
+    rank = rank_of(stated, "mask", 1, 3)
+    if rank == 1:
         count, examples = stated.length, length_of(batch)
-        if count is None or examples is None or count != examples:
+        if count is not None and examples is not None and count != examples:
             raise Problem("mask: expected a number of keys for each example, or flags")
+        if count is None or examples is None:
+            ty = TensorType((batch,), stated.dtype)
+            stated = Value(g.context.builder.match_cast(g.expr(stated), ty))
         lengths = g.op("reshape", stated, (-1, 1, 1, 1))
         at = g.op("astype", places_of(g, keys, -1), stated.dtype)
         allowed: Any = g.op("less", at, lengths)
-    elif stated.ndim in (2, 3):
-        shape = (1, 2) if stated.ndim == 2 else (1,)
+    elif rank in (2, 3):
+        shape = (1, 2) if rank == 2 else (1,)
         flags = stated if stated.dtype == "bool" else g.op("astype", stated, "bool")
         allowed = g.op("expand_dims", flags, shape)
     else:
@@ -86,8 +91,9 @@ def attention(
     if do_rotary or past_present_share_buffer or past_sequence_length is not None:
         raise Problem("rotary positions and shared buffers are not supported")
     batch, queries, _ = dims_of(g, x, 3, "input")
-    total = length_of(dims_of(g, weights, 2, "weights")[1])
-    sizes = qkv_hidden_sizes or ([] if total is None else [total // 3] * 3)
+    columns = dims_of(g, weights, 2, "weights")[1]
+    total = length_of(columns)
+    sizes: Any = qkv_hidden_sizes or [columns // 3 if total is None else total // 3] * 3
     if len(sizes) != 3 or (total is not None and sum(sizes) != total):
         raise Problem(f"qkv_hidden_sizes: expected three sizes of {total} together, got {sizes}")
     whole = g.op("matmul", x, weights)
@@ -140,14 +146,15 @@ def multi_head_attention(
     """Attention of queries to keys, with masks, biases and caches."""
     if past_sequence_length is not None or cache_indirection is not None:
         raise Problem("shared buffers of caches are not supported")
-    if query.ndim != 3 or key is None or value is None:
+    if query.ndim not in (-1, 3) or key is None or value is None:
         raise Problem("expected query, key and value; packed ones are not supported")
     batch, queries, hidden = dims_of(g, query, 3, "query")
     parts = [query, key, value]
+    for name, each in (("key", key), ("value", value)):
+        rank_of(each, name, 3, 4)
     if bias is not None:
-        width = length_of(hidden)
-        if width is None:
-            raise Problem("query: expected a known size")
+        known = length_of(hidden)
+        width: Any = hidden if known is None else known
         total = bias.length
         ends = [width, 2 * width, total if total is not None else 1 << 48]
         starts = [0, width, 2 * width]
@@ -210,10 +217,12 @@ def group_query_attention(
     if (past_key is None) != (past_value is None):
         raise Problem("expected past_key and past_value, got one of them")
     if key is None or value is None:  # all three side by side
-        width = length_of(dims_of(g, query, 3, "query")[2])
+        hidden = dims_of(g, query, 3, "query")[2]
+        known = length_of(hidden)
         heads = num_heads + 2 * kv_num_heads
-        if width is None or width % heads:
+        if known is not None and known % heads:
             raise Problem(f"query: expected {heads} heads of equal size, got {query.type}")
+        width: Any = hidden if known is None else known
         size = width // heads
         ends = [num_heads * size, (num_heads + kv_num_heads) * size, width]
         packed, starts = query, [0, *ends]
@@ -232,9 +241,8 @@ def group_query_attention(
     if do_rotary:
         if cos_cache is None or sin_cache is None:
             raise Problem("do_rotary: expected cos_cache and sin_cache")
-        half = length_of(dims_of(g, cos_cache, 2, "cos_cache")[1])
-        if half is None:
-            raise Problem("cos_cache: expected a known number of columns")
+        columns = dims_of(g, cos_cache, 2, "cos_cache")[1]
+        half: Any = length_of(columns) or columns
         places = own if position_ids is None else position_ids
         q, k = [
             Value(rotary(g, x, places, cos_cache, sin_cache, 2 * half, bool(rotary_interleaved)))

@@ -27,8 +27,9 @@ from .quantized import (
     quantized,
     requantized,
 )
+from .ranks import rank_of, with_rank
 from .recurrent import long_short_term
-from .windows import average_pool
+from .windows import average_pool, spatial_axes
 
 __all__: list[str] = []
 
@@ -123,8 +124,8 @@ def qlinear_softmax(
     axis: int = -1, opset: int,
 ) -> Expr | Value:  # fmt: skip
     """R.nn.softmax of a quantized tensor."""
-    if x.ndim < 0 or (opset < 13 and axis % x.ndim != x.ndim - 1):
-        raise Problem("expected a tensor of known rank, and for versions below 13 the last axis")
+    if opset < 13 and axis != -1 and axis % rank_of(x, "X") != x.ndim - 1:
+        raise Problem(f"expected for versions below 13 the last axis of {x.type}, got {axis}")
     wide = _real(g, x, x_scale, x_zero)
     return _whole(g, stepwise_softmax(g, wide, axis), y_scale, y_zero, x.dtype)
 
@@ -167,8 +168,7 @@ def qlinear_global_average_pool(
     channels_last: int = 0,
 ) -> Expr | Value:  # fmt: skip
     """The mean of each channel of a quantized tensor."""
-    if x.ndim < 3:
-        raise Problem(f"X: expected a tensor of known rank, 3 or more, got {x.type}")
+    spatial_axes(x, "X")
     axes = list(range(1, x.ndim - 1) if channels_last else range(2, x.ndim))
     mean = g.op("mean", _real(g, x, x_scale, x_zero), axes, True)
     return _whole(g, mean, y_scale, y_zero, x.dtype)
@@ -192,8 +192,7 @@ def qlinear_average_pool(
     strides: list[int] | None = None,
 ) -> Expr | Value:
     """AveragePool of a quantized tensor."""
-    if x.ndim < 3:
-        raise Problem(f"X: expected a tensor of known rank, 3 or more, got {x.type}")
+    x = with_rank(g, x, spatial_axes(x, "X", kernel_shape) + 2, "X")
     wide = _channels_first(g, _real(g, x, x_scale, x_zero), channels_last)
     found = average_pool(
         g, wide, auto_pad=auto_pad, ceil_mode=ceil_mode, count_include_pad=count_include_pad,
@@ -311,9 +310,8 @@ def dynamic_quantize_lstm(
     """R.nn.lstm with quantized weights, inputs and states."""
     wide = []
     for weights, scale, zero in ((w, w_scale, w_zero), (r, r_scale, r_zero)):
-        if scale.ndim not in (1, 2):
-            raise Problem(f"expected scales for each direction, got {scale.type}")
-        shape = (-1, 1, 1) if scale.ndim == 1 else (dims_of(g, scale, 2, "scale")[0], 1, -1)
+        rank = rank_of(scale, "scales of each direction", 1, 2)
+        shape = (-1, 1, 1) if rank == 1 else (dims_of(g, scale, 2, "scale")[0], 1, -1)
         laid = [Value(g.op("reshape", each, shape)) for each in (scale, zero)]
         real = as_value(dequantized(g, weights, laid[0], laid[1]))
         wide.append(Value(g.op("permute_dims", real, (0, 2, 1))))

@@ -14,8 +14,10 @@ from ....op.registry import CONSTRUCTORS
 from ...common.values import Value
 from ..graph import Graph, Problem
 from ..registry import ML, onnx
+from ..strings import moved, table_of
 from .attention import dims_of, length_of
 from .classes import as_float, dtype_of_numbers, labelled, texts_at, transformed
+from .ranks import at_least, in_shape, rank_of, shape_vector
 from .text import strings_equal
 
 __all__: list[str] = []
@@ -27,10 +29,9 @@ __all__: list[str] = []
 @onnx("ArrayFeatureExtractor", since=1, domain=ML)
 def array_feature_extractor(g: Graph, x: Value, y: Value) -> Expr:
     """Elements along the last axis, by index."""
-    if x.ndim < 1:
-        raise Problem(f"X: expected a tensor of known rank, got {x.type}")
-    found = g.op("take", x, g.op("flatten", y), x.ndim - 1)
-    return g.op("expand_dims", found, (0,)) if x.ndim == 1 else found
+    if x.ndim == 0:
+        raise Problem(f"X: expected a tensor with axes, got {x.type}")
+    return g.op("take", at_least(g, x, 2), g.op("flatten", y), -1)
 
 
 @onnx("Binarizer", since=1, domain=ML)
@@ -47,12 +48,14 @@ def feature_vectorizer(g: Graph, *xs: Value, inputdimensions: list[int]) -> Expr
         raise Problem(f"inputdimensions: expected {len(xs)} numbers, got {len(inputdimensions)}")
     parts = []
     for x, want in zip(xs, inputdimensions, strict=True):
-        matrix = Value(g.op("expand_dims", x, (1,))) if x.ndim == 1 else x
-        have = length_of(dims_of(g, matrix, 2, "x")[1])
-        if have is None:
-            raise Problem("expected columns whose number is known")
+        matrix = Value(g.op("expand_dims", x, (1,))) if rank_of(x, "x", 1, 2) == 1 else x
+        rows, columns = dims_of(g, matrix, 2, "x")
+        have = length_of(columns)
         part: Any = matrix
-        if have > want:
+        if have is None:
+            rest = g.op("zeros", (rows, want), x.dtype)
+            part = g.op("strided_slice", g.op("concat", [matrix, rest], 1), [1], [0], [want])
+        elif have > want:
             part = g.op("strided_slice", matrix, [1], [0], [want])
         elif have < want:
             part = g.op("nn.pad", matrix, [0, 0, 0, want - have])
@@ -117,7 +120,12 @@ def _codes(g: Graph, x: Value, keys: NDArray[Any]) -> Expr:
     """For each element and key, whether they are equal, along a last axis; NaN is equal to NaN."""
     if keys.dtype == object:
         if x.ndim < 0:
-            raise Problem("the rank of X is not known")
+            (flat,) = moved(g, [x], lambda given: [Value(g.op("reshape", given[0], (-1,)))])
+            assert flat is not None
+            codes = Value(_codes(g, flat, keys))
+            shape = shape_vector(g, table_of(g, x)[1])
+            dims = g.op("concat", [shape, np.array([len(keys)])], 0)
+            return g.expr(in_shape(g, codes, dims))
         texts = Value(known=keys.reshape(-1, *[1] * x.ndim), dtype="str")
         found = g.expr(strings_equal(g, texts, x))
         return g.op("permute_dims", found, (*range(1, x.ndim + 1), 0))

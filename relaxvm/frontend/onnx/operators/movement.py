@@ -17,9 +17,11 @@ from ....ir import (
     TupleType,
     Var,
     int_imm,
+    prim,
 )
-from ....ir.arith import prove_equal
-from ...common.values import Value, as_expr, elements_of
+from ....ir.arith import prove_equal, simplify
+from ...common.emitter import identifier
+from ...common.values import Value, as_expr, elements_of, is_never_negative
 from ..graph import Graph, Problem
 from ..registry import onnx
 from .ranks import axis_in_the_middle, in_shape, shape_vector, where_axis
@@ -228,7 +230,7 @@ def _parts(g: Graph, x: Value, sizes: list[Any] | None, count: int, axis: int) -
         total = total + each
         bounds.append(total)
     if not all(isinstance(bound, int) for bound in bounds):
-        raise Problem("parts whose lengths are known only when the model runs are not supported")
+        return _parts_of_lengths(g, x, sizes, axis)
     call = g.op("split", x, bounds, axis)
     return tuple([Value(g.emit(TupleGetItem(call, i))) for i in range(len(sizes))])
 
@@ -239,19 +241,25 @@ def _parts_at_run_time(g: Graph, x: Value, sizes: Value, count: int, axis: int) 
         return _parts_in_any_rank(
             g, x, axis, lambda rows: _parts_at_run_time(g, rows, sizes, count, 1)
         )
-    lengths = g.elements(sizes, count, "split")
+    return _parts_of_lengths(g, x, g.elements(sizes, count, "split"), axis)
+
+
+def _parts_of_lengths(g: Graph, x: Value, lengths: list[Any], axis: int) -> Any:
+    """Parts of lengths some of which only the run knows; it checks that they fill the axis."""
+    count = len(lengths)
     dims = list(g.named_dims(x, x.ndim) or ())
     if not -x.ndim <= axis < x.ndim:
         raise Problem(f"axis: expected one of {x.ndim} axes, got {axis}")
-    whole = TensorType([*dims[:axis], sum(lengths), *dims[axis:][1:]], x.dtype)
+    axis %= x.ndim
+    whole = TensorType([*dims[:axis], sum(lengths), *dims[axis + 1 :]], x.dtype)
     x = Value(g.context.builder.match_cast(g.expr(x), whole))
     if count == 1:
         return (x,)
     starts = [sum(lengths[:i]) for i in range(1, count)]
     ty = TupleType(
-        [TensorType([*dims[:axis], each, *dims[axis:][1:]], x.dtype) for each in lengths]
+        [TensorType([*dims[:axis], each, *dims[axis + 1 :]], x.dtype) for each in lengths]
     )
-    call = g.run("split", [x, starts, axis % x.ndim], ty, ",".join([x.dtype or "?"] * count))
+    call = g.run("split", [x, starts, axis], ty, ",".join([x.dtype or "?"] * count))
     return tuple([Value(g.emit(TupleGetItem(call, i))) for i in range(count)])
 
 
@@ -330,10 +338,31 @@ def slice_(
     are_known = all(isinstance(part, list) for part in parts)
     if are_known and all(isinstance(each, int) for each in [*places, *strides]):
         bounds = [_within(each) for each in (begin, end)]
-        return g.op("strided_slice", x, places, *bounds, strides)
+        found = g.op("strided_slice", x, places, *bounds, strides)
+        return _with_lengths(g, found, x, places, *bounds, strides)
     ty = _unknown(x, x.ndim)
     given = [places, begin, end, None if steps is None else strides]
     return g.run("strided_slice", [x, *given], ty, x.dtype or "?")
+
+
+def _with_lengths(
+    g: Graph, found: Expr, x: Value, places: list[int], begin: list[Any], end: list[Any],
+    strides: list[int],
+) -> Expr:  # fmt: skip
+    """A slice with the dimensions that follow from ends which are never negative: where the first
+    elements of an axis are taken, as many as there are of something else, the result is as long as
+    that if the axis is long enough."""
+    if x.dims is None or not isinstance(found.ty, TensorType) or found.ty.dims is None:
+        return found
+    dims = list(found.ty.dims)
+    is_new = False
+    for axis, first, last, step in zip(places, begin, end, strides, strict=True):
+        if isinstance(last, Expr) and (first, step) == (0, 1) and is_never_negative(last):
+            dims[axis] = simplify(prim.minimum(last, x.dims[axis]))
+            is_new = True
+    if not is_new:
+        return found
+    return g.context.builder.match_cast(found, TensorType(dims, x.dtype), identifier(g.hint))
 
 
 def _within(bounds: list[Any]) -> list[Any]:

@@ -12,7 +12,16 @@ from ..graph import Graph, Problem
 from ..registry import onnx
 from .elementwise import scalar
 from .movement import flatten
-from .ranks import as_image, axes_of, first_axes, like, number_of_axes, shape_vector
+from .ranks import (
+    as_image,
+    axes_of,
+    first_axes,
+    length_of_axis,
+    like,
+    number_of_axes,
+    rank_of,
+    shape_vector,
+)
 from .windows import over_the_image, spatial_axes
 
 __all__ = ["stepwise_softmax"]
@@ -121,9 +130,8 @@ def _from(x: Value, axis: int) -> list[int]:
     """The axes from `axis` on."""
     if x.ndim < 0 and axis < 0:
         return list(range(axis, 0))
-    if x.ndim < 1:
-        raise Problem(f"x: expected a tensor of known rank, got {x.type}")
-    return list(range(axis % x.ndim, x.ndim))
+    rank = rank_of(x, "x", max(1, axis + 1))
+    return list(range(axis % rank, rank))
 
 
 @onnx("RMSNormalization", since=23)
@@ -159,10 +167,14 @@ def _stepwise_sum(g: Graph, x: Expr, axis: int) -> Expr:
     value = Value(x)
     dims = value.dims
     length = dims[axis] if dims is not None else None
-    end = length.value if isinstance(length, IntImm) else 0
-    if value.dtype != "bfloat16" or not 0 < end <= _ADDED_STEPWISE:
+    end = length.value if isinstance(length, IntImm) else None
+    if value.dtype != "bfloat16" or (end is not None and not 0 < end <= _ADDED_STEPWISE):
         return g.op("sum", x, [axis], True)
-    return g.op("strided_slice", g.op("cumsum", x, axis), [axis], [end - 1], [end])
+    stepwise = g.op("strided_slice", g.op("cumsum", x, axis), [axis], [-1], [1 << 48])
+    if end is not None:
+        return stepwise
+    is_short = g.op("less_equal", length_of_axis(g, value, axis), np.array(_ADDED_STEPWISE))
+    return g.op("where", is_short, stepwise, g.op("sum", x, [axis], True))
 
 
 def _softmax(name: str, target: str) -> None:

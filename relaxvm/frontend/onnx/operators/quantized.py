@@ -20,8 +20,17 @@ from ..graph import Graph, Problem
 from ..registry import onnx
 from ..tensors import dtype_of
 from .conversions import FLOAT8, converted
-from .ranks import axis_in_the_middle, in_shape, part, shape_vector, where_axis
-from .windows import conv
+from .ranks import (
+    axis_in_the_middle,
+    by_row,
+    in_shape,
+    part,
+    rank_of,
+    shape_vector,
+    where_axis,
+    with_rank,
+)
+from .windows import conv, spatial_axes
 
 __all__ = [
     "dequantized",
@@ -317,11 +326,9 @@ def matmul_integer(
     g: Graph, a: Value, b: Value, a_zero: Value | None, b_zero: Value | None
 ) -> Expr:
     """The exact product of matrices, as floats."""
-    if a.ndim < 1 or b.ndim < 1:
-        raise Problem("expected matrices of known rank")
-    if a_zero is not None and a_zero.ndim == 1:  # a number for each row
-        shape = (-1, 1) if a_zero.length != 1 and a.ndim > 1 else ()
-        a_zero = _reshaped(g, a_zero, shape)
+    if 0 in (a.ndim, b.ndim):
+        raise Problem(f"expected matrices, got {a.type} and {b.type}")
+    a_zero = None if a_zero is None else by_row(g, a_zero, a)
     if b_zero is not None and b_zero.length == 1:
         b_zero = _reshaped(g, b_zero, ())
     inner = None if a.dims is None else a.dims[-1]
@@ -362,8 +369,10 @@ def _per_channel(g: Graph, p: Value | None, x: Value) -> Value | None:
 def _conv_integer(
     g: Graph, x: Value, w: Value, x_zero: Value | None, w_zero: Value | None, **attrs: Any
 ) -> Expr:
-    if w.ndim < 3:
-        raise Problem(f"w: expected a tensor of known rank, 3 or more, got {w.type}")
+    settings = [attrs[name] for name in ("kernel_shape", "strides", "dilations")]
+    settings.append((attrs["pads"] or [])[::2])
+    w = with_rank(g, w, spatial_axes(w, "w", *settings) + 2, "w")
+    x = with_rank(g, x, w.ndim, "x")
     lengths = w.lengths(1)
     count = None if lengths is None else math.prod(lengths)
     if x_zero is not None and x_zero.ndim != 0:
@@ -440,13 +449,9 @@ def qlinear_matmul(
 ) -> Expr | Value:
     """The product of quantized matrices, quantized."""
     product = matmul_integer(g, a, b, a_zero_point, b_zero_point)
-    if a_scale.ndim == 1:
-        a_scale = _reshaped(g, a_scale, () if a_scale.length == 1 else (-1, 1))
     if b_scale.length == 1:
         b_scale = _number(g, b_scale)
-    if y_scale.ndim == 1:
-        y_scale = _reshaped(g, y_scale, () if y_scale.length == 1 else (-1, 1))
-        y_zero_point = _reshaped(g, y_zero_point, () if y_zero_point.length == 1 else (-1, 1))
+    a_scale, y_scale, y_zero_point = [by_row(g, p, a) for p in (a_scale, y_scale, y_zero_point)]
     return requantized(
         g, product, [a_scale, b_scale], y_scale, y_zero_point, y_zero_point.dtype or "uint8"
     )
@@ -477,12 +482,12 @@ def qlinear_conv(
         g, x, w, x_zero_point, w_zero_point, auto_pad=auto_pad, dilations=dilations, group=group,
         kernel_shape=kernel_shape, pads=pads, strides=strides,
     )  # fmt: skip
-    channels = (-1, *[1] * (w.ndim - 2))
+    channels = (-1, *[1] * (found.ty.ndim - 2))
     if b is not None:
         if found.ty.dtype == "float32":  # sums with the bias may need more digits
             found = g.op("astype", found, "float64")
         found = g.op("add", found, _reshaped(g, as_float(g, b, "float64"), channels))
-    if w_scale.ndim == 1:
+    if rank_of(w_scale, "w_scale", 0, 1) == 1:
         w_scale = _reshaped(g, w_scale, () if w_scale.length == 1 else channels)
     scales = [_number(g, x_scale), w_scale]
     return requantized(

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from ....ir import Expr, IntImm, ShapeType, TensorType
 from ...common.values import Value
-from ..graph import Graph, Problem
+from ..graph import Graph
 from ..registry import onnx
 from .elementwise import scalar
+from .ranks import length_of_axis
 
 __all__: list[str] = []
 
@@ -216,11 +217,11 @@ def _arg(name: str, target: str) -> None:
     ) -> Expr:
         if not select_last_index:
             return g.op(target, x, axis, bool(keepdims))
-        dims = x.dims
-        if dims is None:
-            raise Problem("select_last_index: the shape of x is not known")
         last = g.op(target, g.op("flip", x, axis), axis, bool(keepdims))
-        length = Value(known=np.array([dims[axis]], object))
+        if x.dims is None:
+            length = length_of_axis(g, x, axis)
+            return g.op("subtract", g.op("subtract", length, np.array(1)), last)
+        length = Value(known=np.array([x.dims[axis]], object))
         return g.op("subtract", _before_last(g, length), last)
 
     convert.__doc__ = f"R.{target}."

@@ -10,6 +10,7 @@ from ..graph import Graph, Problem
 from ..registry import onnx
 from ..tensors import dtype_of
 from .elementwise import scalar
+from .ranks import rank_of
 
 __all__ = ["transformed"]
 
@@ -99,7 +100,8 @@ def dft(
     if axis is not None:
         (along,) = axis.ints() or (None,)
         if not isinstance(along, int):
-            along = g.builtin("int_within", [axis, -x.ndim, x.ndim - 1, "axis"])
+            rank = rank_of(x, "x", 2)
+            along = g.builtin("int_within", [axis, -rank, rank - 1, "axis"])
     return transformed(g, x, length, along, bool(inverse), bool(onesided))
 
 
@@ -133,10 +135,10 @@ def stft(
     (by,) = g.elements(step, 1, "frame_step")
     if length is not None:
         (count,) = g.elements(length, 1, "frame_length")
-    elif window is not None and window.dims is not None:
-        count = window.dims[0]
+    elif window is not None and (dims := g.named_dims(window, 1)) is not None:
+        count = dims[0]
     else:
-        raise Problem("expected a window of known length, or a frame_length")
+        raise Problem("expected a window or a frame_length")
     if x.ndim == 2:
         x = Value(g.op("expand_dims", x, [-1]))
     ty = TensorType(None, x.dtype, ndim=4)

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from ....ir import Expr, IntImm, TensorType
-from ...common.values import Value
+from ...common.values import Value, as_expr
 from ..graph import Graph, Problem
 from ..registry import onnx
+from .attention import as_number
+from .ranks import length_of_vector
 from .windows import spatial_axes
 
 __all__: list[str] = []
@@ -33,7 +35,7 @@ def max_unpool(
     The places are those of a tensor whose lengths follow from the windows; then zeros behind it, or
     fewer elements, make its lengths those of `output_shape`.
     """
-    count = spatial_axes(x, "x")
+    count = spatial_axes(x, "x", kernel_shape)
     steps = [1] * count if strides is None else strides
     padding = [0] * (2 * count) if pads is None else pads
     if (len(kernel_shape), len(steps), len(padding)) != (count, count, 2 * count):
@@ -71,9 +73,10 @@ def col2im(
 ) -> Expr:
     """The kernel ``nn.fold``: the sums of windows, each at its place."""
     size, block = g.shape_in(image_shape), g.shape_in(block_shape)
-    count = image_shape.length if image_shape.length is not None else block_shape.length
-    if count is None:
-        raise Problem("image_shape: expected a known number of axes")
+    settings = [strides or [], dilations or [], (pads or [])[::2]]
+    count = max(map(len, settings)) or block_shape.length
+    if not count:
+        count = length_of_vector(image_shape, "image_shape", range(1, 5))
     dims: list[Any] | None = None
     if isinstance(size, list) and isinstance(block, list) and x.dims is not None and (
         isinstance(x.dims[1], IntImm) and all(isinstance(n, int) and n > 0 for n in block)
@@ -83,6 +86,17 @@ def col2im(
     ones = [1] * count
     inputs = [x, size, block, strides or ones, pads or [0] * (2 * count), dilations or ones]
     return g.run("nn.fold", inputs, ty, x.dtype or "?")
+
+
+def _places_of_taps(g: Graph, size: list[Any], axis: int, apart: int, padding: int) -> Any:
+    """Where the elements of a window are along an axis, before the padding is counted."""
+    if all(isinstance(length, int) for length in size):
+        found = np.indices(size)[axis].reshape(-1, 1, 1) * apart - padding
+        return found.astype(np.float64)
+    taps, last = g.op("arange", 0, math.prod(size), 1, "int64"), as_number(g, as_expr(size[1]))
+    index = g.op("floor_mod" if axis else "floor_divide", taps, last)
+    found = g.op("subtract", g.op("multiply", index, np.array(apart)), np.array(padding))
+    return g.op("astype", g.op("reshape", found, [-1, 1, 1]), "float64")
 
 
 @onnx("DeformConv", since=19)
@@ -105,13 +119,13 @@ def deform_conv(
     dims, weights, offsets = (g.named_dims(each, 4) for each in (x, w, offset))
     if dims is None or weights is None or offsets is None:
         raise Problem(f"expected images of two axes, got {x.type}, {w.type} and {offset.type}")
-    size = [dim.value for dim in weights[2:] if isinstance(dim, IntImm)]
-    channels = dims[1].value if isinstance(dims[1], IntImm) else None
-    if len(size) < 2 or channels is None or channels % offset_group:
-        raise Problem(
-            f"expected weights of known lengths, and a known number of channels, a multiple of "
-            f"{offset_group}, got {w.type} and {x.type}"
-        )
+    size = [dim.value if isinstance(dim, IntImm) else dim for dim in weights[2:]]
+    channels: Any = dims[1].value if isinstance(dims[1], IntImm) else dims[1]
+    if isinstance(channels, int) and channels % offset_group:
+        raise Problem(f"expected a multiple of {offset_group} channels, got {x.type}")
+    if kernel_shape is not None and None in (w.lengths(2),):
+        g.state_dims(w, [None, None, *kernel_shape])
+        size = kernel_shape
     if kernel_shape not in (None, size):
         raise Problem(f"kernel_shape: expected {size}, as the weights have it, got {kernel_shape}")
     steps, apart, padding = strides or [1, 1], dilations or [1, 1], pads or [0] * 4
@@ -122,10 +136,10 @@ def deform_conv(
     moves = g.op("astype", moves, "float64")  # or places between elements would be rounded
     grid = []
     for axis, count in enumerate((rows, columns)):
-        of_tap = np.indices(size)[axis].reshape(-1, 1, 1) * apart[axis] - padding[axis]
+        of_tap = _places_of_taps(g, size, axis, apart[axis], padding[axis])
         starts = g.op("multiply", g.op("arange", 0, count, 1, "float64"), np.float64(steps[axis]))
         starts = g.op("reshape", starts, [1, -1, 1] if axis == 0 else [1, 1, -1])
-        places = g.op("add", starts, of_tap.astype(np.float64))
+        places = g.op("add", starts, of_tap)
         move = g.op("squeeze", g.op("strided_slice", moves, [3], [axis], [axis + 1]), [3])
         places = g.op("add", move, places)
         # Of n elements, i is at (2 * i + 1) / n - 1.

@@ -13,7 +13,15 @@ from ...common.values import Value
 from ..graph import Graph, Problem
 from ..registry import onnx
 from .elementwise import scalar
-from .ranks import first_axes, in_shape, part, shape_vector, with_unit_axes, without_unit_axes
+from .ranks import (
+    first_axes,
+    in_shape,
+    part,
+    rank_of,
+    shape_vector,
+    with_unit_axes,
+    without_unit_axes,
+)
 
 __all__ = ["conv", "over_the_image", "spatial_axes"]
 
@@ -30,15 +38,13 @@ def spatial_axes(x: Value, what: str, *settings: Sequence[int] | None) -> int:
             the rank of the tensor is not known.
 
     Raises:
-        Problem: it is not known.
+        Problem: there are none.
     """
     if x.ndim < 0:
         for each in settings:
             if each:
                 return len(each)
-    if x.ndim < 3:
-        raise Problem(f"{what}: expected a tensor of known rank, 3 or more, got {x.type}")
-    return x.ndim - 2
+    return rank_of(x, what, 3, _MOST_AXES + 2) - 2
 
 
 def over_the_image(g: Graph, x: Value, reduce: Callable[[Value, list[int]], Expr]) -> Expr:
@@ -55,23 +61,28 @@ class Windows(NamedTuple):
     """How windows are laid on a tensor, from the attributes of a node.
 
     Attributes:
-        size: the length of a window along each axis.
+        size: the length of a window along each axis, as a number or an expression.
         strides: the distance between windows.
         dilations: the distance between the elements of a window.
         padding: before all axes, then after all.
         ceil_mode: whether a last window may reach beyond the padding.
     """
 
-    size: list[int]
+    size: list[Any]
     strides: list[int]
     dilations: list[int]
     padding: list[int]
     ceil_mode: bool = False
 
     @property
-    def reach(self) -> list[int]:
+    def reach(self) -> list[Any]:
         """The length of a window from its first element to its last."""
         return [(n - 1) * d + 1 for n, d in zip(self.size, self.dilations, strict=True)]
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the lengths of a window are numbers."""
+        return all(isinstance(n, int) for n in self.size)
 
 
 def _per_axis(name: str, given: list[int] | None, count: int, least: int = 1) -> list[int]:
@@ -82,7 +93,7 @@ def _per_axis(name: str, given: list[int] | None, count: int, least: int = 1) ->
 
 
 def _windows(
-    size: list[int] | None,
+    size: list[Any] | None,
     count: int,
     auto_pad: str,
     pads: list[int] | None,
@@ -98,8 +109,9 @@ def _windows(
     padding = pads if pads and auto_pad == "NOTSET" else [0] * (2 * count)
     if len(padding) != 2 * count:
         raise Problem(f"pads: expected {2 * count} numbers, got {padding}")
+    is_known = size is None or all(isinstance(n, int) for n in size)
     return Windows(
-        _per_axis("kernel_shape", size, count),
+        _per_axis("kernel_shape", size, count) if is_known else list(size or ()),
         _per_axis("strides", strides, count),
         _per_axis("dilations", dilations, count),
         padding,
@@ -145,18 +157,40 @@ def _same(
     return Value(g.op("strided_slice", wide, axes, begin, end)), laid
 
 
+def _same_of_any_window(g: Graph, x: Value, laid: Windows, auto_pad: str) -> list[Any]:
+    """The padding where `auto_pad` asks for ceil(length / stride) windows, whose lengths only the
+    run knows."""
+    dims = g.named_dims(x, len(laid.size) + 2)
+    if dims is None:
+        raise Problem(f"x: expected a tensor of rank {len(laid.size) + 2}, got {x.type}")
+    totals = [
+        ((dim + (stride - 1)) // stride - 1) * stride + reach - dim
+        for dim, reach, stride in zip(dims[2:], laid.reach, laid.strides, strict=True)
+    ]
+    return _split(totals, auto_pad, [0] * len(totals))[0]
+
+
+def _at_run_time(g: Graph, kernel: str, inputs: list[Any], x: Value) -> Expr:
+    """A convolution with settings that only the run knows."""
+    return g.run(kernel, inputs, TensorType(None, x.dtype, ndim=x.ndim), x.dtype or "?")
+
+
 # Convolutions
 
 
+def _plain(dim: Expr) -> Any:
+    return dim.value if isinstance(dim, IntImm) else dim
+
+
 def _window_of(
-    w: Value, kernel_shape: list[int] | None, count: int, *, is_needed: bool
-) -> list[int]:
+    g: Graph, w: Value, kernel_shape: list[int] | None, count: int, *, is_needed: bool
+) -> list[Any]:
     """The window of a convolution.  Where padding does not depend on it, it may be one that only
     the run knows, for which ones stand."""
     known = w.lengths(2)
     if kernel_shape is None:
         if known is None and is_needed:
-            raise Problem("kernel_shape: expected it where the shape of the weights is not known")
+            return [_plain(dim) for dim in (g.named_dims(w, count + 2) or ())[2:]]
         return [1] * count if known is None else known
     if known is not None and known != kernel_shape:
         raise Problem(f"kernel_shape: expected {known}, as the weights have it, got {kernel_shape}")
@@ -206,10 +240,14 @@ def conv(
     if x.ndim < 0 and w.ndim < 0 and not any(shapes) and not auto_pad.startswith("SAME"):
         return _with_all_axes(g, x, w, b, lambda x, w, b: conv(g, x, w, b, group=group))
     count = spatial_axes(x if x.ndim > 2 else w, "x", kernel_shape, strides, dilations, _half(pads))
-    size = _window_of(w, kernel_shape, count, is_needed=auto_pad.startswith("SAME"))
+    size = _window_of(g, w, kernel_shape, count, is_needed=auto_pad.startswith("SAME"))
     laid = _windows(size, count, auto_pad, pads, strides, dilations)
     if (weight := w.lengths()) is not None:
         g.state_dims(x, [None, weight[1] * group] + [None] * count)
+    if auto_pad.startswith("SAME") and not laid.is_known:
+        padding = _same_of_any_window(g, x, laid, auto_pad)
+        inputs = [x, w, laid.strides, padding, laid.dilations, group]
+        return _with_bias(g, _at_run_time(g, f"nn.conv{count}d", inputs, x), b, count)
     if auto_pad.startswith("SAME"):
         x, laid = _same(g, x, laid, auto_pad)
     found = g.op(
@@ -243,7 +281,7 @@ def conv_transpose(
         x if x.ndim > 2 else w, "x", kernel_shape, strides, dilations, _half(pads), output_padding
     )
     is_needed = bool(output_shape) or auto_pad.startswith("SAME")
-    size = _window_of(w, kernel_shape, count, is_needed=is_needed)
+    size = _window_of(g, w, kernel_shape, count, is_needed=is_needed)
     laid = _windows(size, count, auto_pad, pads, strides, dilations)
     more = _per_axis("output_padding", output_padding, count, 0)
     padding = laid.padding
@@ -251,8 +289,12 @@ def conv_transpose(
         lengths = zip(laid.reach, more, laid.strides, strict=True)
         totals = [reach + n - stride for reach, n, stride in lengths]
         if output_shape:
-            totals = _totals(x, output_shape[-count:], laid.strides, totals)
+            totals = _totals(g, x, output_shape[-count:], laid.strides, totals)
         padding, more = _split(totals, auto_pad, more)
+        if not all(isinstance(n, int) for n in [*padding, *more]):
+            inputs = [x, w, laid.strides, padding, more, laid.dilations, group]
+            found = _at_run_time(g, f"nn.conv{count}d_transpose", inputs, x)
+            return _with_bias(g, found, b, count)
     found = g.op(
         f"nn.conv{count}d_transpose", x, w, strides=laid.strides, padding=padding,
         output_padding=more, dilation=laid.dilations, groups=group,
@@ -261,29 +303,35 @@ def conv_transpose(
 
 
 def _totals(
-    x: Value, output_shape: Sequence[int], strides: list[int], totals: list[int]
-) -> list[int]:
+    g: Graph, x: Value, output_shape: Sequence[int], strides: list[int], totals: list[Any]
+) -> list[Any]:
     """The padding along each axis for a result of a shape; `totals` are those for a result that is
     `strides` times as long as x."""
-    found = []
-    for i, (length, total) in enumerate(zip(output_shape, totals, strict=True)):
-        dim = None if x.dims is None else x.dims[2 + i]
-        if not isinstance(dim, IntImm):
-            raise Problem(f"output_shape: expected a tensor of known shape, got x {x.type}")
-        found.append(dim.value * strides[i] + total - length)
-    return found
+    dims = g.named_dims(x, len(totals) + 2)
+    if dims is None:
+        raise Problem(f"x: expected a tensor of rank {len(totals) + 2}, got {x.type}")
+    return [
+        _plain(dim) * stride + total - length
+        for dim, length, stride, total in zip(dims[2:], output_shape, strides, totals, strict=True)
+    ]
 
 
-def _split(totals: list[int], auto_pad: str, more: list[int]) -> tuple[list[int], list[int]]:
+def _split(totals: list[Any], auto_pad: str, more: list[int]) -> tuple[list[Any], list[Any]]:
     """Padding before all axes and then after all, and the elements that are added to the result,
     where padding is negative."""
     before, after = [], []
     for total in totals:
-        half = max(0, total) // 2
-        rest = max(0, total) - half
+        half = _positive(total) // 2
+        rest = _positive(total) - half
         before.append(half if auto_pad == "SAME_UPPER" else rest)
         after.append(rest if auto_pad == "SAME_UPPER" else half)
-    return before + after, [n + max(0, -total) for n, total in zip(more, totals, strict=True)]
+    added = [n + _positive(-total) for n, total in zip(more, totals, strict=True)]
+    return before + after, added
+
+
+def _positive(length: Any) -> Any:
+    """The greater of a length and 0."""
+    return max(0, length) if isinstance(length, int) else simplify(prim.maximum(length, 0))
 
 
 # Pools
@@ -465,20 +513,22 @@ def causal_conv(
     """R.nn.conv1d of each channel over what came before and x; the state is the end of these."""
     if activation not in ("none", "silu", "swish"):
         raise Problem(f"activation: {activation!r} is not supported")
-    if g.named_dims(x, 3) is None or w.dims is None or not isinstance(w.dims[2], IntImm):
-        raise Problem(f"expected x of rank 3 and a window of known length, got {x.type}, {w.type}")
-    dims = x.dims
-    assert dims is not None
-    before = w.dims[2].value - 1
+    dims, weight = g.named_dims(x, 3), g.named_dims(w, 3)
+    if dims is None or weight is None:
+        raise Problem(f"expected x and weight of rank 3, got {x.type}, {w.type}")
+    before = _plain(weight[2]) - 1
     whole: Any
     if past is not None:
         whole = g.op("concat", [past, x], 2)
     else:
-        whole = g.op("nn.pad", x, [0, 0, 0, 0, before, 0]) if before else g.expr(x)
-    channels = w.dims[0]
-    if not isinstance(channels, IntImm):
-        raise Problem(f"weight: expected a known number of channels, got {w.type}")
-    found: Any = g.op("nn.conv1d", whole, w, groups=channels.value)
+        nothing = g.op("zeros", [dims[0], dims[1], before], x.dtype)
+        whole = g.op("concat", [nothing, x], 2) if before != 0 else g.expr(x)
+    channels = _plain(weight[0])
+    found: Any
+    if isinstance(channels, int):
+        found = g.op("nn.conv1d", whole, w, groups=channels)
+    else:
+        found = _at_run_time(g, "nn.conv1d", [whole, w, (1,), (0, 0), (1,), channels], x)
     found = _with_bias(g, found, b, 1)
     if activation != "none":
         found = g.op("nn.silu", found)
