@@ -671,6 +671,17 @@ def test_windows_that_only_the_run_knows(name: str) -> None:
     np.testing.assert_allclose(*results, 1e-6)
 
 
+def test_indices_of_pools_where_only_the_run_knows_the_padding() -> None:
+    x = np.random.default_rng(4).random((1, 3, 6, 7), np.float32)
+    results = []
+    for dims in ([1, 3, "h", "w"], [1, 3, 6, 7]):
+        pool = node("MaxPool", "x", "y i", kernel_shape=[3, 2], strides=[2, 2],
+                    auto_pad="SAME_LOWER")  # fmt: skip
+        results.append(run(model_of([pool], {"x": (FLOAT, dims)}, ["y", "i"]), x))
+    for got, want in zip(*results, strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
 def test_groups_of_channels_that_only_the_run_knows() -> None:
     nodes = [node("GroupNormalization", "x scale bias", "y", num_groups=2)]
     inputs = {"x": (FLOAT, ["n", "c", "w"]), "scale": (FLOAT, [2]), "bias": (FLOAT, [2])}

@@ -16,6 +16,7 @@ from relaxvm.errors import RelaxVMError
 from relaxvm.frontend.onnx import OPERATORS, from_onnx
 
 from .microsoft_cases import CASES, RESULTS, Case, model_of
+from .onnx_suite import with_known
 
 
 @pytest.fixture(scope="module")
@@ -23,10 +24,13 @@ def results() -> Any:
     return np.load(RESULTS)
 
 
+@pytest.mark.parametrize("known", ["shapes", "ranks", "nothing"])
 @pytest.mark.parametrize("name", CASES)
-def test_as_onnxruntime(name: str, results: Any) -> None:
+def test_as_onnxruntime(name: str, known: str, results: Any) -> None:
     each = CASES[name]
-    vm = VirtualMachine(build(from_onnx(model_of(each))))
+    model = model_of(each)
+    stated = model if known == "shapes" else with_known(model, known)
+    vm = VirtualMachine(build(from_onnx(stated)))
     got = vm["main"](*[array for array in each.arrays.values() if array is not None])
     got = got if isinstance(got, tuple) else (got,)
     for i, found in zip(each.outputs, got, strict=True):

@@ -38,6 +38,7 @@ from .values import (
     TensorKind,
     Value,
     closed,
+    elements_of,
     joined,
     kind_of,
 )
@@ -82,8 +83,8 @@ def decided(
         return convert()
     shape = g.op("shape_to_tensor", g.op("shape_of", value))
     lengths = shape if first.dims else g.op("shape_to_tensor", g.op("shape_of", shape))
-    want = first.dims[0] if first.dims else first.ndim
-    test = g.op("equal", g.op("take", lengths, np.array(0), 0), np.array(int(want)))
+    (want,) = elements_of(np.array(first.dims or [first.ndim], object))
+    test = g.op("equal", g.op("take", lengths, np.array(0), 0), np.array(want))
     hint, branches, results = g.hint, [], []
     for rest in ([first], others):
         with g.context.scope():

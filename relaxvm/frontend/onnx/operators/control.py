@@ -6,7 +6,7 @@ Its parameters are what the body changes; what it only reads is captured.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,7 @@ from ...common.values import (
 from .. import messages
 from ..graph import Graph, Problem
 from ..registry import onnx
-from .ranks import part, shape_vector
+from .ranks import part, shape_vector, with_rank
 
 __all__: list[str] = []
 
@@ -212,6 +212,7 @@ def scan(
     directions = _list("scan_input_directions", scan_input_directions, num_scan_inputs)
     out_axes = _list("scan_output_axes", scan_output_axes, collected)
     out_directions = _list("scan_output_directions", scan_output_directions, collected)
+    scanned = _of_stated_ranks(g, scanned, body.input[split:], 1)
     length = _length(g, scanned, axes)
     chains = Chains(g, collected)
 
@@ -242,6 +243,20 @@ def scan(
         for i, chain in enumerate(final[1 + split :])
     ]
     return (*final[1 : 1 + split], *results)
+
+
+def _of_stated_ranks(
+    g: Graph, scanned: list[Value], declared: Sequence[messages.Value], more: int
+) -> list[Value]:
+    """Tensors of unknown rank with the ranks that the body states of their elements, which have
+    fewer axes."""
+    found = []
+    for x, each in zip(scanned, declared, strict=True):
+        tensor = each.type.tensor if each.type is not None else None
+        if x.ndim < 0 and tensor is not None and tensor.shape is not None:
+            x = with_rank(g, x, len(tensor.shape.dims) + more, each.name)
+        found.append(x)
+    return found
 
 
 def _list(name: str, given: list[int] | None, count: int) -> list[int]:
@@ -322,7 +337,11 @@ def scan_batches(
 ) -> Any:
     """Scan for each element of a batch; zeros follow what is collected of shorter sequences."""
     split = len(values) - num_scan_inputs
-    batch = _length(g, inputs := list(values), [0] * len(values))
+    if len(body.input) != len(values):
+        raise Problem(f"body: expected {len(values)} inputs, got {len(body.input)}")
+    inputs = _of_stated_ranks(g, list(values[:split]), body.input[:split], 1)
+    inputs += _of_stated_ranks(g, list(values[split:]), body.input[split:], 2)
+    batch = _length(g, inputs, [0] * len(values))
     chains = Chains(g, len(body.output))
 
     def step(state: list[Value]) -> list[Value]:

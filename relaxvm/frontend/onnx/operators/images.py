@@ -117,11 +117,9 @@ def _stays(size: Any, dim: Any, scale: float | None) -> bool:
 def _kept_aspect(
     x: Value, places: list[int], size: list[Any], policy: str
 ) -> tuple[list[float], list[int]]:
-    """One scale for all axes, so that the result is not larger, or not smaller, than `size`; and
-    the lengths of the result."""
-    dims: Any = None if x.dims is None else [x.dims[axis] for axis in places]
-    if dims is None or not all(isinstance(n, (int, IntImm)) for n in [*dims, *size]):
-        raise Problem("keep_aspect_ratio_policy: expected a tensor and sizes of known lengths")
+    """One scale for all axes of known lengths, so that the result is not larger, or not smaller,
+    than `size`; and the lengths of the result."""
+    dims: Any = [x.dims[axis] for axis in places] if x.dims is not None else []
     ratios = [int(n) / int(dim) for n, dim in zip(size, dims, strict=True)]
     if policy not in _POLICIES:
         raise Problem(f"keep_aspect_ratio_policy: {policy!r} is not a policy")
@@ -177,7 +175,13 @@ def resize(
         region = roi if roi.constant() is None else _floats(roi, "roi")
     if given is sizes:
         size = g.shape_in(given)
-        if not isinstance(size, list) or isinstance(region, Value):
+        dims = [None if x.dims is None else x.dims[axis] for axis in places]
+        is_known = isinstance(size, list) and all(
+            isinstance(n, (int, IntImm)) for n in [*dims, *size]
+        )
+        if not isinstance(size, list) or isinstance(region, Value) or (
+            policy != "stretch" and not is_known
+        ):
             return _at_run_time(g, x, places, None, size, region, settings, policy)
         if policy != "stretch":
             factors, size = _kept_aspect(x, places, size, policy)

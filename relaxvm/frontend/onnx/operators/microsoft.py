@@ -376,7 +376,7 @@ def rotary_embedding(
         shape = (batch, length, heads, hidden // heads)
         apart = Value(g.op("permute_dims", g.reshaped(x, shape), (0, 2, 1, 3)))
     length = dims_of(g, apart, 4, "input")[2]
-    if position_ids.ndim < 2:  # the position of the first one
+    if rank_of(position_ids, "position_ids", 0, 2) < 2:  # the position of the first one
         places: Any = g.op("add", g.op("arange", 0, length, 1, "int64"),
                            g.op("reshape", position_ids, (1, 1)))  # fmt: skip
     else:

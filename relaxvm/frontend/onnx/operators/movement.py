@@ -339,7 +339,7 @@ def slice_(
     if are_known and all(isinstance(each, int) for each in [*places, *strides]):
         bounds = [_within(each) for each in (begin, end)]
         found = g.op("strided_slice", x, places, *bounds, strides)
-        return _with_lengths(g, found, x, places, *bounds, strides)
+        return _with_lengths(g, found, x, places, bounds[0], bounds[1], strides)
     ty = _unknown(x, x.ndim)
     given = [places, begin, end, None if steps is None else strides]
     return g.run("strided_slice", [x, *given], ty, x.dtype or "?")

@@ -219,8 +219,8 @@ def _arg(name: str, target: str) -> None:
             return g.op(target, x, axis, bool(keepdims))
         last = g.op(target, g.op("flip", x, axis), axis, bool(keepdims))
         if x.dims is None:
-            length = length_of_axis(g, x, axis)
-            return g.op("subtract", g.op("subtract", length, np.array(1)), last)
+            at_end = g.op("subtract", length_of_axis(g, x, axis), np.array(1))
+            return g.op("subtract", at_end, last)
         length = Value(known=np.array([x.dims[axis]], object))
         return g.op("subtract", _before_last(g, length), last)
 

@@ -119,13 +119,13 @@ def deform_conv(
     dims, weights, offsets = (g.named_dims(each, 4) for each in (x, w, offset))
     if dims is None or weights is None or offsets is None:
         raise Problem(f"expected images of two axes, got {x.type}, {w.type} and {offset.type}")
-    size = [dim.value if isinstance(dim, IntImm) else dim for dim in weights[2:]]
+    size: list[Any] = [dim.value if isinstance(dim, IntImm) else dim for dim in weights[2:]]
     channels: Any = dims[1].value if isinstance(dims[1], IntImm) else dims[1]
     if isinstance(channels, int) and channels % offset_group:
         raise Problem(f"expected a multiple of {offset_group} channels, got {x.type}")
-    if kernel_shape is not None and None in (w.lengths(2),):
+    if kernel_shape is not None and w.lengths(2) is None:
         g.state_dims(w, [None, None, *kernel_shape])
-        size = kernel_shape
+        size = list(kernel_shape)
     if kernel_shape not in (None, size):
         raise Problem(f"kernel_shape: expected {size}, as the weights have it, got {kernel_shape}")
     steps, apart, padding = strides or [1, 1], dilations or [1, 1], pads or [0] * 4

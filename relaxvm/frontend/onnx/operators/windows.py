@@ -71,7 +71,7 @@ class Windows(NamedTuple):
     size: list[Any]
     strides: list[int]
     dilations: list[int]
-    padding: list[int]
+    padding: list[Any]
     ceil_mode: bool = False
 
     @property
@@ -171,7 +171,7 @@ def _same_of_any_window(g: Graph, x: Value, laid: Windows, auto_pad: str) -> lis
 
 
 def _at_run_time(g: Graph, kernel: str, inputs: list[Any], x: Value) -> Expr:
-    """A convolution with settings that only the run knows."""
+    """A convolution or pool with settings that only the run knows."""
     return g.run(kernel, inputs, TensorType(None, x.dtype, ndim=x.ndim), x.dtype or "?")
 
 
@@ -359,18 +359,20 @@ def max_pool(
         # A window that reaches into the padding has the outermost element, too, which the padding
         # repeats, unless it skips elements.
         wide, found = _same(g, x, laid, auto_pad, "replicate")
-        if wide is not x and set(laid.dilations) != {1}:
-            raise Problem(f"auto_pad: {auto_pad} with dilations needs lengths that are known")
-        if wide is not x and has_indices:
-            raise Problem(f"auto_pad: {auto_pad} with indices needs lengths that are known")
-        x, laid = wide, found
-    greatest = g.op(f"nn.max_pool{count}d", x, laid.size, laid.strides, laid.padding,
-                    laid.dilations, laid.ceil_mode)  # fmt: skip
+        if wide is not x and (has_indices or set(laid.dilations) != {1}):
+            padding = _same_of_any_window(g, x, laid, auto_pad)
+            found = laid._replace(padding=padding)
+        else:
+            x = wide
+        laid = found
+    given = [x, laid.size, laid.strides, laid.padding, laid.dilations, laid.ceil_mode]
+    name = f"nn.max_pool{count}d"
+    are_known = all(isinstance(n, int) for n in laid.padding)
+    greatest: Any = g.op(name, *given) if are_known else _at_run_time(g, name, given, x)
     if not has_indices:
         return greatest
     ty = TensorType.of(greatest.ty.dims, "int64", ndim=x.ndim)
-    inputs = [x, laid.size, laid.strides, laid.padding, laid.dilations, laid.ceil_mode,
-              storage_order]  # fmt: skip
+    inputs = [*given, storage_order]
     return Value(greatest), Value(g.run("nn.max_pool_indices", inputs, ty, "int64"))
 
 
