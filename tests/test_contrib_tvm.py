@@ -21,7 +21,7 @@ import relaxvm
 from relaxvm import Shape
 from relaxvm.contrib.tvm import drop_in as bridge
 from relaxvm.core._native import LARGE_COPY
-from relaxvm.errors import CopyWarning, LinkError, MissingExtraError, RelaxVMError
+from relaxvm.errors import ArityError, CopyWarning, LinkError, MissingExtraError, RelaxVMError
 from relaxvm.native import toolchain
 from relaxvm.native.functions import NativeFunction, native_function
 
@@ -652,6 +652,17 @@ def test_tensors_in_and_out(vm: Any) -> None:
     tensor = tvm.runtime.tensor(x)
     assert vm["same"](tensor).same_as(tensor)
     assert address(vm["same"](x)) == x.ctypes.data
+
+
+def test_errors_are_caught_as_those_of_tvm(vm: Any) -> None:
+    x = tvm.runtime.tensor(numbers(2))
+    for call in (lambda: vm["pair"](x, x), lambda: vm.set_input("pair", x, x)):
+        with pytest.raises(tvm.error.InternalError, match="pair: expects 1 argument") as raised:
+            call()
+        assert type(raised.value) is ArityError
+        assert type(pickle.loads(pickle.dumps(raised.value))) is ArityError
+    with pytest.raises(ValueError, match="no output is saved"):
+        vm.get_outputs("pair")
 
 
 def test_copies_share_the_vm_and_pickling_is_refused(vm: Any) -> None:

@@ -13,6 +13,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import tempfile
@@ -23,7 +24,7 @@ from typing import Any, Final
 from ..._core import Closure, VMFunction
 from ...core import ffi
 from ...core.operations import Optimize
-from ...errors import LinkError, MissingExtraError
+from ...errors import InternalError, LinkError, MissingExtraError
 from ...executable import VMExecutable
 from ...executable.formats import binary
 from ...executable.loading import load_library
@@ -308,7 +309,8 @@ class VirtualMachine:
     It passes for one: ``isinstance`` says so.  Its functions are functions of TVM's FFI.  Tensors
     are passed in both directions without a copy, except for a constant of the program, which is
     returned as a copy.  If a function returns one of its arguments, the result is the same tensor.
-    The attribute `vm` is the underlying VM of relaxvm, `executable` TVM's module.
+    The attribute `vm` is the underlying VM of relaxvm, `executable` TVM's module.  Exceptions have
+    the classes that they have in TVM, or are derived from them.
 
     Args:
         rt_mod: an executable or module, as for `from_tvm`.
@@ -328,6 +330,7 @@ class VirtualMachine:
 
     def __init__(self, rt_mod: Any, device: Any, memory_cfg: Any = None) -> None:
         tvm = _tvm()
+        _derive_errors(tvm.error.InternalError)
         if not isinstance(rt_mod, (tvm.runtime.Module, tvm.runtime.Executable)):
             raise ValueError(f"VirtualMachine: expected a tvm.runtime.Module or Executable, got "
                              f"{describe(rt_mod)}")
@@ -424,6 +427,13 @@ class VirtualMachine:
             print(f'Warning: Keyword argument "{name}" is unused in {func_name}')
             del kwargs[name]
         return Parameters(func_name, info.num_args, info.param_names).fill(args, kwargs)
+
+
+@functools.cache
+def _derive_errors(of_tvm: type[Exception]) -> None:
+    """Derive relaxvm's InternalError from TVM's, so that a program that catches the errors of
+    TVM's machine catches those of this one.  relaxvm does not import TVM, so it is done late."""
+    InternalError.__bases__ = (*InternalError.__bases__, of_tvm)
 
 
 class VMModule:
