@@ -88,5 +88,8 @@ def wheel_of(session: nox.Session) -> Path:
 def tvm(session: nox.Session, version: str) -> None:
     """Run the tests of what relaxvm and TVM do in one process, with every version of TVM."""
     # Not the extra dev, which requires the latest version of TVM.
-    session.install(f"{wheel_of(session)}[test]", "pytest-xdist", *TVM[version])
+    wheel = wheel_of(session)
+    session.install(f"{wheel}[test]", "pytest-xdist", *TVM[version])
+    # pip leaves a wheel of the same version installed, from an earlier run in the same environment.
+    session.install("--force-reinstall", "--no-deps", wheel)
     session.run(*TESTS, *(session.posargs or IN_ONE_PROCESS))
