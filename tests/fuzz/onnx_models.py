@@ -215,7 +215,8 @@ def _run(data: bytes, index: int) -> Ending:
         try:
             executable = build(module, limits=LIMITS)
         except OverflowError as error:  # the size of a tensor
-            if not any(text in str(error) for text in ("2**63 bytes", "does not fit 64 bits", "does not fit int64")):
+            said = ("2**63 bytes", "does not fit 64 bits", "does not fit int64")
+            if not any(text in str(error) for text in said):
                 raise
             return Outcome.REFUSED, f"build {type(error).__name__}"
         step = "vm"
