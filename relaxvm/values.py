@@ -25,6 +25,7 @@ __all__ = [
     "adt_type",
     "cpu",
     "device",
+    "given_up",
     "is_adt",
     "is_own_tuple",
     "is_sealed",
@@ -159,6 +160,14 @@ def is_sealed(array: np.ndarray[Any, Any]) -> bool:
             return view.readonly
     except (TypeError, ValueError):  # no buffer, or one that is closed
         return False
+
+
+def given_up(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The array, which its maker writes no more: read-only if it has memory of its own, so that an
+    executable keeps it without a copy."""
+    if array.base is None:
+        array.flags.writeable = False
+    return array
 
 
 def kind_of(value: object) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import tracemalloc
 import weakref
 from pathlib import Path
 from typing import Any
@@ -136,3 +137,22 @@ def test_no_cycle_keeps_a_model(tmp_path: Path) -> None:
         assert gc.collect() == 0
     finally:
         gc.enable()
+
+
+def test_packed_weights_are_not_copied_again() -> None:
+    """What passes make of weights goes into the executable as it is."""
+    array = np.random.default_rng(0).standard_normal((2048, 2048)).astype(np.float32)
+    model = model_of([node("MatMul", "x w", "y")], {"x": (FLOAT, ["n", 2048])}, ["y"], {"w": array})
+    module = from_onnx(model)
+    relaxvm.build(module)  # imports what is needed
+    tracemalloc.start()
+    try:
+        executable = relaxvm.build(module)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert any(each.ndim == 3 for each in constants(executable)), "the weight is not packed"
+    assert peak < 1.5 * array.nbytes
+    x = np.ones((1, 2048), np.float32)
+    got = relaxvm.VirtualMachine(executable).main(x)
+    np.testing.assert_allclose(got, x @ array, rtol=1e-3, atol=1e-3)

@@ -106,6 +106,13 @@ def test_what_is_no_cache(caches: dict[str, str], message: str) -> None:
         from_onnx(decoder(), caches=caches)
 
 
+@pytest.mark.parametrize("caches", ["keys", ["keys"], [("keys", "new_keys")], 5])
+def test_caches_are_a_mapping(caches: Any) -> None:
+    message = "caches: expected a mapping from names of inputs to names of outputs"
+    with pytest.raises(TypeError, match=message):
+        from_onnx(decoder(), caches=caches)
+
+
 def test_concat_cannot_be_an_operator_of_the_user() -> None:
     with pytest.raises((ValueError, RelaxVMError), match="Concat cannot be an operator"):
         from_onnx(

@@ -26,7 +26,7 @@ from ..ir import (
     TupleType,
 )
 from ..registry import get_func
-from ..values import Shape
+from ..values import Shape, given_up
 from .lowering import KERNEL_PREFIX, is_allocatable, lower_call
 from .registry import Operator
 
@@ -87,8 +87,8 @@ def results_of(kernel: Callable[..., Any], operands: list[Any], outputs: Any) ->
     except (TypeError, ValueError, IndexError, ArithmeticError, InternalError):
         return None  # to be raised at run time
     if isinstance(outputs, list):
-        return Tuple([Constant(array) for array in outputs])
-    return Constant(outputs)
+        return Tuple([Constant(given_up(array)) for array in outputs])
+    return Constant(given_up(outputs))
 
 
 def value_of(expr: Expr) -> Any:

@@ -44,6 +44,7 @@ from ..ir import (
 )
 from ..ir.node import KINDS
 from ..op.lowering import KERNEL_PREFIX, kernel_call
+from ..values import given_up
 from ._uses import count_uses, uses_of
 from .pass_infra import Pass, PassContext, function_pass
 
@@ -454,7 +455,7 @@ class _Blocker(ExprMutator):
         return self._wait(
             var,
             _Convolution(
-                kernel, data, Constant(packed), None, settings, _blocked(var.ty), outputs,
+                kernel, data, Constant(given_up(packed)), None, settings, _blocked(var.ty), outputs,
                 inputs=listed,
             ),
         )  # fmt: skip
@@ -577,7 +578,9 @@ class _Blocker(ExprMutator):
                 bias = None if waiting.bias is None else waiting.bias * factors
             if not np.isfinite(weight).all() or not (bias is None or np.isfinite(bias).all()):
                 return False
-            return self._extend(one, var, replace(waiting, weight=Constant(weight), bias=bias))
+            return self._extend(one, var, replace(
+                waiting, weight=Constant(given_up(weight)), bias=bias
+            ))  # fmt: skip
         return self._gate(var, call)
 
     def _scale(self, one: Expr, var: Var, waiting: _Convolution, number: float) -> bool:
@@ -783,7 +786,7 @@ class _Blocker(ExprMutator):
         return self._wait(
             var,
             _Convolution(
-                "nn.conv2d_blocks", source, Constant(packed), None, settings,
+                "nn.conv2d_blocks", source, Constant(given_up(packed)), None, settings,
                 TensorType(dims, var.ty.dtype, var.ty.vdevice), outputs, taps=(tall, wide),
                 places=None if are_few else _blocked(var.ty),
             ),

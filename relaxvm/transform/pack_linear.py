@@ -31,6 +31,7 @@ from ..ir import (
 )
 from ..ir.node import KINDS
 from ..op.lowering import kernel_call
+from ..values import given_up
 from ._uses import uses_of
 from .pass_infra import Pass, PassContext, function_pass
 
@@ -173,7 +174,7 @@ class _Packer(ExprMutator):
         if is_linear:  # the reset gate multiplies this one
             hidden, parts[:, 1, 2] = parts[:, 1, 2].copy(), 0
         total = parts.sum(1).reshape(len(bias), -1, 1).astype(np.float32)
-        packed = [Constant(pack_gates(each, GRU_GATES)) for each in (weight, recurrence)]
+        packed = [Constant(given_up(pack_gates(each, GRU_GATES))) for each in (weight, recurrence)]
         packed.append(Constant(pack_gates(total, GRU_GATES).reshape(len(bias), -1)))
         alone = pack_gates(hidden[:, :, None].astype(np.float32), 1).reshape(len(bias), -1)
         x, initial_h = (self.visit(call.args[i]) for i in (0, 4))
@@ -189,7 +190,7 @@ class _Packer(ExprMutator):
 
         weight, recurrence, bias = weights
         total = bias.reshape(len(bias), 2, -1).astype(np.float64).sum(1).astype(np.float32)
-        packed = [Constant(pack_gates(each, GATES)) for each in (weight, recurrence)]
+        packed = [Constant(given_up(pack_gates(each, GATES))) for each in (weight, recurrence)]
         in_blocks = pack_gates(total[:, :, None], GATES)
         packed.append(Constant(in_blocks.reshape(len(bias), -1)))
         x, initial_h, initial_c = (self.visit(call.args[i]) for i in (0, 4, 5))
@@ -278,7 +279,7 @@ class _Packer(ExprMutator):
             from ..kernels.linear import pack_linear
 
             data = weight.data.T if is_transposed else weight.data
-            self._packed[key] = Constant(pack_linear(data))
+            self._packed[key] = Constant(given_up(pack_linear(data)))
             self._kept.append(weight)
         return _Linear(self.visit(x), self._packed[key], outputs)
 

@@ -36,11 +36,17 @@ class Caches:
         pairs: name of an input -> name of the output that continues it.
 
     Raises:
+        TypeError: the pairs are no mapping.
         ValueError: a name is not that of an input or output, or the output is no Concat of the
             input and of something else.
     """
 
     def __init__(self, name: str, graph: messages.Graph, pairs: Mapping[str, str]) -> None:
+        if not isinstance(pairs, Mapping):
+            raise TypeError(
+                f"{name}: caches: expected a mapping from names of inputs to names of outputs, "
+                f"such as {{'past': 'present'}}, got {pairs!r:.80}"
+            )
         self._pairs = dict(pairs)
         self._kinds: dict[str, TensorKind] = {}
         constants = {tensor.name for tensor in graph.initializer}
@@ -60,7 +66,10 @@ class Caches:
                 node is None or (node.domain or "", node.op_type) != _CONCAT
                 or len(node.input) < 2 or node.input[0] != past or past in list(node.input)[1:]
             ):  # fmt: skip
-                made = "an input" if node is None else f"made by {readable(node.op_type)}"
+                made = "an input"
+                if node is not None:
+                    operands = ", ".join(map(readable, list(node.input)[:8]))
+                    made = f"made by {readable(node.op_type)} of {operands}"
                 raise ValueError(
                     f"{name}: caches: expected the output {readable(present)!r} to be a Concat of "
                     f"{readable(past)!r} and of something new, it is {made}"
