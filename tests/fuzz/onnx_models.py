@@ -194,6 +194,8 @@ _CHANGES: Final = (
 
 # Runs
 
+_TOO_LARGE: Final = ("2**63 bytes", "does not fit 64 bits", "does not fit int64")
+
 
 def run(mutant: Mutant, index: int) -> Ending:
     """Import a model, check it, compile it and call it."""
@@ -215,8 +217,7 @@ def _run(data: bytes, index: int) -> Ending:
         try:
             executable = build(module, limits=LIMITS)
         except OverflowError as error:  # the size of a tensor
-            said = ("2**63 bytes", "does not fit 64 bits", "does not fit int64")
-            if not any(text in str(error) for text in said):
+            if not any(text in str(error) for text in _TOO_LARGE):
                 raise
             return Outcome.REFUSED, f"build {type(error).__name__}"
         step = "vm"
