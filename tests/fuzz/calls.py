@@ -30,7 +30,7 @@ from .. import builtin_cases, race_attacks
 from ..memory_attacks import VM, arguments_of
 from ..operators.table import OPERATORS
 from .changes import INTERESTING, Mutant, number, seeded, signed
-from .outcomes import Ending, Outcome, described
+from .outcomes import Ending, Outcome, described, is_from_function
 
 __all__ = ["CALLS", "bases", "mutant", "run"]
 
@@ -372,7 +372,7 @@ def _run(name: str, rng: random.Random, args: list[Any], optimize: bool = True) 
         if isinstance(error, LimitError):
             ending = Outcome.RELAXVM_ERROR, f"LimitError {error.limit}"
     except ERRORS + ALSO.get(name, ()) as error:
-        if not any(note.startswith("in ") for note in getattr(error, "__notes__", ())):
+        if not is_from_function(error):
             return Outcome.STRAY_ERROR, f"{name}: without a place: {described(error)}"
         ending = Outcome.KERNEL_ERROR, type(error).__name__
     except Exception as error:

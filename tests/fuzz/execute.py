@@ -24,7 +24,7 @@ from relaxvm.values import Shape
 from ..corpus import CORPUS
 from ..kernels import KERNELS
 from .mutate import case_of
-from .outcomes import Ending, Outcome, described
+from .outcomes import Ending, Outcome, described, is_from_function
 
 __all__ = ["LIMITS", "LONG", "execute", "inputs"]
 
@@ -93,7 +93,7 @@ def _call(function: Callable[..., Any], args: Sequence[Any]) -> Ending:
         return Outcome.RELAXVM_ERROR, type(error).__name__
     except BaseException as error:
         # An exception of a packed function passes through, with notes that name the frames.
-        if any(note.startswith("in ") for note in getattr(error, "__notes__", ())):
+        if is_from_function(error):
             return Outcome.KERNEL_ERROR, type(error).__name__
         return Outcome.STRAY_ERROR, described(error)
     return Outcome.RESULT, describe(result)

@@ -23,7 +23,7 @@ from ..relax_generator import generate, packed_functions
 from ..test_ir_json import program
 from .changes import Mutant, as_text, change_bytes, change_json, number, seeded
 from .execute import LIMITS
-from .outcomes import Ending, Outcome, described
+from .outcomes import Ending, Outcome, described, is_from_function
 
 __all__ = ["bases", "change_document", "mutant", "run"]
 
@@ -309,7 +309,7 @@ def _call(machine: VirtualMachine, name: str, function: ir.Function, index: int)
     except RelaxVMError as error:
         return Outcome.RELAXVM_ERROR, type(error).__name__
     except BaseException as error:
-        if any(note.startswith("in ") for note in getattr(error, "__notes__", ())):
+        if is_from_function(error):
             return Outcome.KERNEL_ERROR, type(error).__name__
         return Outcome.STRAY_ERROR, f"call: {described(error)}"
     return Outcome.RESULT, ""

@@ -18,7 +18,7 @@ from relaxvm.vm import VirtualMachine
 
 from .changes import Mutant, change_bytes, number, seeded
 from .execute import LIMITS
-from .outcomes import Ending, Outcome, described
+from .outcomes import Ending, Outcome, described, is_from_function
 from .relay_texts import argument
 
 __all__ = ["bases", "mutant", "run"]
@@ -242,7 +242,7 @@ def _run(data: bytes, index: int) -> Ending:
     except RelaxVMError as error:
         return Outcome.RELAXVM_ERROR, type(error).__name__
     except BaseException as error:
-        if any(note.startswith("in ") for note in getattr(error, "__notes__", ())):
+        if is_from_function(error):
             return Outcome.KERNEL_ERROR, type(error).__name__
         return Outcome.STRAY_ERROR, f"call: {described(error)}"
     return Outcome.RESULT, ""

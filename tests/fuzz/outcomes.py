@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-__all__ = ["Ending", "Outcome", "described"]
+__all__ = ["Ending", "Outcome", "described", "is_from_function"]
 
 
 class Outcome(IntEnum):
@@ -29,3 +29,11 @@ Ending = tuple[Outcome, str]
 def described(error: BaseException) -> str:
     """Return class and message of an exception, in one line."""
     return f"{type(error).__name__}: {str(error)[:200]}".replace("\n", " ")
+
+
+def is_from_function(error: BaseException) -> bool:
+    """Whether an exception is one of a packed function, and says where in the executable.
+
+    A SystemError is not: something in C has broken the rules of Python."""
+    notes = getattr(error, "__notes__", ())
+    return type(error) is not SystemError and any(note.startswith("in ") for note in notes)

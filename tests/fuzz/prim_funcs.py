@@ -31,7 +31,7 @@ from relaxvm.vm import VirtualMachine
 from .. import tir_kernels
 from .changes import Mutant, change_bytes, seeded
 from .ir_json import change_document
-from .outcomes import Ending, Outcome, described
+from .outcomes import Ending, Outcome, described, is_from_function
 from .parameters import in_memory
 
 __all__ = ["bases", "mutant", "run"]
@@ -143,7 +143,7 @@ def _call(vm: VirtualMachine, base: str) -> Ending:
     except RelaxVMError as error:
         ending = Outcome.RELAXVM_ERROR, type(error).__name__
     except Exception as error:
-        if not any(note.startswith("in ") for note in getattr(error, "__notes__", ())):
+        if not is_from_function(error):
             return Outcome.STRAY_ERROR, described(error)
         ending = Outcome.KERNEL_ERROR, type(error).__name__
     if any((m[:MARGIN] != _FILL).any() or (m[-MARGIN:] != _FILL).any() for m in memories):

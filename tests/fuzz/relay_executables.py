@@ -27,7 +27,7 @@ from relaxvm.vm import VirtualMachine
 from ..relay_executables import VERSIONS, stored
 from .changes import Mutant, Words, as_text, change_bytes, change_text, number, seeded
 from .execute import LIMITS
-from .outcomes import Ending, Outcome, described
+from .outcomes import Ending, Outcome, described, is_from_function
 
 __all__ = ["bases", "mutant", "run"]
 
@@ -295,7 +295,7 @@ def _call(machine: VirtualMachine, name: str, args: list[Any]) -> Ending:
     except RelaxVMError as error:
         return Outcome.RELAXVM_ERROR, type(error).__name__
     except BaseException as error:
-        if any(note.startswith("in ") for note in getattr(error, "__notes__", ())):
+        if is_from_function(error):
             return Outcome.KERNEL_ERROR, type(error).__name__
         return Outcome.STRAY_ERROR, f"call: {described(error)}"
     return Outcome.RESULT, ""

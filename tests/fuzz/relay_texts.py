@@ -20,7 +20,7 @@ from ..relay_evaluator import NoClause, assert_same, evaluate
 from ..relay_texts import HEAD, NETWORKS, PRELUDE, PROGRAMS, XS
 from .changes import Mutant, Words, as_text, change_text, seeded
 from .execute import LIMITS
-from .outcomes import Ending, Outcome, described
+from .outcomes import Ending, Outcome, described, is_from_function
 
 __all__ = ["argument", "bases", "mutant", "run"]
 
@@ -111,7 +111,7 @@ def _call(
     except RelaxVMError as error:
         return Outcome.RELAXVM_ERROR, type(error).__name__
     except BaseException as error:
-        if any(note.startswith("in ") for note in getattr(error, "__notes__", ())):
+        if is_from_function(error):
             return Outcome.KERNEL_ERROR, type(error).__name__
         return Outcome.STRAY_ERROR, f"call: {described(error)}"
     if name != "main" or index % 2:

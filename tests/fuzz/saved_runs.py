@@ -22,7 +22,7 @@ from ..corpus import CORPUS, registry
 from ..hopping import saved
 from .changes import Mutant, change_bytes, seeded
 from .execute import LIMITS
-from .outcomes import Ending, Outcome, described
+from .outcomes import Ending, Outcome, described, is_from_function
 
 __all__ = ["bases", "mutant", "run"]
 
@@ -149,7 +149,7 @@ def run(mutant: Mutant, index: int) -> Ending:
     except RelaxVMError as error:
         return Outcome.RELAXVM_ERROR, type(error).__name__
     except BaseException as error:
-        if any(note.startswith("in ") for note in getattr(error, "__notes__", ())):
+        if is_from_function(error):
             return Outcome.KERNEL_ERROR, type(error).__name__
         return Outcome.STRAY_ERROR, f"run: {described(error)}"
     return Outcome.RESULT, ""
