@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -49,8 +50,7 @@ PREFIX: Final = struct.pack("<iQQii", TENSOR, TENSOR_MAGIC, 0, *CPU)
 
 def save_constant(to: Writer, value: Any) -> None:
     if isinstance(value, np.ndarray):
-        to.put(_I32.pack(TENSOR))
-        save_tensor(to, value)
+        save_tensor(to, value, _I32.pack(TENSOR))
     elif isinstance(value, Shape):
         to.put(_I32_U64.pack(SHAPE, len(value)) + struct.pack(f"<{len(value)}q", *value))
     elif isinstance(value, str):
@@ -95,11 +95,16 @@ def load_constant(read: Reader) -> Any:
     )
 
 
-def save_tensor(to: Writer, array: NDArray[Any]) -> None:
+def save_tensor(to: Writer, array: NDArray[Any], before: bytes = b"") -> None:
     check_bool(array)
-    to.put(_TENSOR.pack(TENSOR_MAGIC, 0, *CPU, array.ndim, *dtype_to_stream(array.dtype)))
-    to.put(struct.pack(f"<{array.ndim + 1}q", *array.shape, array.nbytes))
-    to.array(array)
+    to.array(array, before + _tensor_head(array.dtype, array.shape, array.nbytes))
+
+
+@lru_cache(maxsize=1024)
+def _tensor_head(dtype: np.dtype[Any], shape: tuple[int, ...], nbytes: int) -> bytes:
+    """What comes before the elements of a tensor; many tensors of a program are alike."""
+    head = _TENSOR.pack(TENSOR_MAGIC, 0, *CPU, len(shape), *dtype_to_stream(dtype))
+    return head + struct.pack(f"<{len(shape) + 1}q", *shape, nbytes)
 
 
 def load_tensor(read: Reader) -> NDArray[Any]:

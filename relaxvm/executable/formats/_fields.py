@@ -62,10 +62,13 @@ class Writer:
             raise FormatError(f"{what} {text!r}: contains a NUL character")
         self.string(text, what)
 
-    def array(self, array: NDArray[Any]) -> None:
+    def array(self, array: NDArray[Any], before: bytes = b"") -> None:
+        """Put the elements of an array after some bytes."""
         if array.nbytes < TINY:
-            self.put(array.astype(on_disk(array.dtype), copy=False).tobytes())
+            self.put(before + array.astype(on_disk(array.dtype), copy=False).tobytes())
         else:
+            if before:
+                self.put(before)
             self.put(array)
 
     def views(self) -> Iterator[bytes | memoryview]:
