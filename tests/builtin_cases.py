@@ -229,6 +229,7 @@ CASES: dict[str, str] = {
 """,
     "relaxvm.builtin.tf_idf": """
 (i64(1, 2, 1), i64(1, 2, 1, 2), Shape([0, 2]), Shape([0, 1, 2]), 1, 2, 0, "TF", None) | f32(2, 1, 1)
+(i64(1, 2, 1), i64(1, 2), Shape([0]), Shape([0, 1]), 1, 1 << 62, 0, "TF", None) | f32(2, 1)
 (text("a", "b"), text("b"), Shape([0]), Shape([1]), 1, 1, 0, "TFIDF", f32(3)) | f32(0, 3)
 (i64(1, 5, 2), i64(1, 2), Shape([0, 0]), Shape([0]), 2, 2, 1, "IDF", f32(4)) | f32(4)
 (i64(1), i64(1, 2, 3), Shape([0, 0]), Shape([0]), 1, 2, 0, "TF", None) | ValueError: n-grams of 2

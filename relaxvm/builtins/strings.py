@@ -470,15 +470,14 @@ def tf_idf(
             raise ValueError(
                 f"tf_idf: weights: expected {len(columns)} floats, got {describe(factors)}"
             )
+    lengths = sorted(n for n in grams.lengths if low <= n <= high)
     table = rows.reshape(1, -1) if rows.ndim == 1 else rows
     found = np.zeros((len(table), max(columns, default=-1) + 1), np.float32)
     for out, row in zip(found, table, strict=True):
         counts = np.zeros(len(columns), np.float32)
         charge_objects(40 * row.size)
         items = row.tolist()
-        for n in range(low, high + 1):
-            if n not in grams.lengths:
-                continue
+        for n in lengths:
             for gap in range(1, (apart if n > 1 else 0) + 2):
                 if (n - 1) * gap >= len(items):
                     break
