@@ -43,10 +43,11 @@ import _testcapi
 import numpy
 
 numbers = numpy.arange(9)
-for at in range(60):
+for at in range(200):
     _testcapi.set_nomemory(at, at + 1)
     try:
-        numbers.max(initial=0), numpy.array_equal(numbers, numbers)
+        (numbers < 3).all(), numbers.max(), numbers.max(initial=0)
+        numpy.array_equal(numbers, numbers)
     except (MemoryError, SystemError):
         pass
     finally:
