@@ -329,7 +329,9 @@ def run(mutant: Mutant, index: int) -> Ending:
     warnings.simplefilter("ignore")
     try:
         found = _run(name, *arguments(mutant))
-        if index % 8 == 0 and found[0] != Outcome.STRAY_ERROR:
+        # What the cache of tensors keeps of a call changes the next one.
+        is_apart = not name.startswith("vm.builtin.tensor_cache.")
+        if index % 8 == 0 and found[0] != Outcome.STRAY_ERROR and is_apart:
             other = _run(name, *arguments(mutant), optimize=False)
             if other != found and "wall_time" not in found[1] + other[1]:
                 return Outcome.STRAY_ERROR, f"{name}: differs: {found} {other}"
