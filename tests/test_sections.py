@@ -6,10 +6,12 @@ import dataclasses
 import io
 import random
 import struct
+import sys
 import tracemalloc
 from collections.abc import Callable
 from itertools import combinations
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -306,11 +308,13 @@ def test_the_bytes_of_sections_count_for_the_file() -> None:
 @pytest.fixture
 def notes(monkeypatch: pytest.MonkeyPatch) -> Section:
     """A section that is added to the table: a required one, with a text."""
+    module: Any = ModuleType("_notes_section")
+    module.save = lambda to, text: to.string(text, "note")
+    module.load = lambda read: read.string(read.count(1))
+    monkeypatch.setitem(sys.modules, f"{sections.__package__}._notes_section", module)
     section = Section(
-        "notes", "section of notes", b"rvmnotes", 3, "a text",
-        lambda to, text: to.string(text, "note"), lambda read: read.string(read.count(1)),
-        required=True,
-    )  # fmt: skip
+        "notes", "section of notes", b"rvmnotes", 3, "a text", "notes", required=True
+    )
     monkeypatch.setitem(SECTIONS, "notes", section)
     monkeypatch.setitem(sections._BY_MAGIC, section.magic, section)
     monkeypatch.setitem(sections._ORDER, section, len(SECTIONS))

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from ...adt import DataTypes
     from ...field_types import FieldType
 
-__all__ = ["load_data_types", "save_data_types"]
+__all__ = ["load", "save"]
 
 
-def save_data_types(to: Writer, data_types: DataTypes) -> None:
+def save(to: Writer, data_types: DataTypes) -> None:
     to.put(U64.pack(len(data_types.types)))
     for data in data_types.types.values():
         to.name(data.name, "name of a data type")
@@ -37,7 +37,7 @@ def save_data_types(to: Writer, data_types: DataTypes) -> None:
         _save_type(to, signature)
 
 
-def load_data_types(read: Reader) -> DataTypes:
+def load(read: Reader) -> DataTypes:
     from ...adt import DataType, DataTypes  # here, since most programs have no data types
 
     parts = _Parts(read)

@@ -11,10 +11,10 @@ from ...errors import FormatError
 from ..debug_info import DebugInfo
 from ._fields import U64, Reader, Writer, utf8
 
-__all__ = ["load_debug", "save_debug"]
+__all__ = ["load", "save"]
 
 
-def save_debug(to: Writer, debug: DebugInfo) -> None:
+def save(to: Writer, debug: DebugInfo) -> None:
     for table in (debug.runs, debug.spans, debug.line_numbers):
         to.put(_table(table))
     for what, strings in (
@@ -27,7 +27,7 @@ def save_debug(to: Writer, debug: DebugInfo) -> None:
         to.put(_table(debug.parts))
 
 
-def load_debug(read: Reader) -> DebugInfo:
+def load(read: Reader) -> DebugInfo:
     runs = _load_table(read, 3, "instructions")
     spans = _load_table(read, 5)
     line_numbers = _load_table(read, 2)

@@ -10,19 +10,19 @@ from ...errors import FormatError
 from ..executable import StoredKernels
 from ._fields import U64, Reader, Writer
 
-__all__ = ["load_kernels", "save_kernels"]
+__all__ = ["load", "save"]
 
 _LEAST_PART: Final = 2 * U64.size
 
 
-def save_kernels(to: Writer, parts: Mapping[str, bytes]) -> None:
+def save(to: Writer, parts: Mapping[str, bytes]) -> None:
     to.put(U64.pack(len(parts)))
     for name, data in parts.items():
         to.name(name, "part")
         to.put(U64.pack(len(data)) + data)
 
 
-def load_kernels(read: Reader) -> StoredKernels:
+def load(read: Reader) -> StoredKernels:
     parts: dict[str, bytes] = {}
     for _ in read.entries("kernel section, part", read.count(_LEAST_PART)):
         name = read.name_of(read.count(1))

@@ -7,19 +7,19 @@ from typing import Final
 from ...errors import FormatError
 from ._fields import Reader, Writer
 
-__all__ = ["load_mode", "save_mode"]
+__all__ = ["load", "save"]
 
 _MODES: Final = ("compiled",)
 _SIZE: Final = 8
 
 
-def save_mode(to: Writer, mode: str) -> None:
+def save(to: Writer, mode: str) -> None:
     if mode not in _MODES:
         raise FormatError(f"expected one of {', '.join(_MODES)}, got {mode!r}")
     to.put(mode.encode("ascii").ljust(_SIZE, b"\0"))
 
 
-def load_mode(read: Reader) -> str:
+def load(read: Reader) -> str:
     data = bytes(read.stream.take(_SIZE))
     for mode in _MODES:
         if data == mode.encode("ascii").ljust(_SIZE, b"\0"):

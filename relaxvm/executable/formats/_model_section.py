@@ -9,7 +9,7 @@ from ...errors import FormatError
 from ..model_info import ModelInfo, ValueInfo
 from ._fields import I64, U64, Reader, Writer
 
-__all__ = ["load_model", "save_model"]
+__all__ = ["load", "save"]
 
 _UNKNOWN: Final = -1
 """The number of dimensions that is not known, and a dimension that has a name or is not known."""
@@ -18,7 +18,7 @@ _LEAST_VALUE: Final = 2 * U64.size + I64.size
 _LEAST_PAIR: Final = 2 * U64.size
 
 
-def save_model(to: Writer, model: ModelInfo) -> None:
+def save(to: Writer, model: ModelInfo) -> None:
     for name, text in model.texts:
         to.string(text, name)
     to.put(I64.pack(_NO_VERSION if model.version is None else model.version))
@@ -35,7 +35,7 @@ def save_model(to: Writer, model: ModelInfo) -> None:
             _save_value(to, each)
 
 
-def load_model(read: Reader) -> ModelInfo:
+def load(read: Reader) -> ModelInfo:
     texts = {name: _text(read) for name, _ in ModelInfo().texts}
     (number,) = read.unpack(I64)
     version = None if number == _NO_VERSION else int(number)

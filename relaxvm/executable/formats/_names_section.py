@@ -10,10 +10,10 @@ from ...messages import readable
 from ..model_names import FunctionNames, ModelNames
 from ._fields import U64, Reader, Writer
 
-__all__ = ["load_names", "save_names"]
+__all__ = ["load", "save"]
 
 
-def save_names(to: Writer, names: ModelNames) -> None:
+def save(to: Writer, names: ModelNames) -> None:
     to.put(U64.pack(len(names.functions)))
     for each in names.functions:
         to.name(each.function, "name of a function")
@@ -23,7 +23,7 @@ def save_names(to: Writer, names: ModelNames) -> None:
                 to.name(text, "name of an input or output")
 
 
-def load_names(read: Reader) -> ModelNames:
+def load(read: Reader) -> ModelNames:
     functions: dict[str, FunctionNames] = {}
     count = read.count(3 * U64.size, "functions")
     for _ in read.entries("section of names, function", count):

@@ -12,19 +12,19 @@ from ...errors import FormatError
 from ..prim_funcs import SavedPrimFuncs
 from ._fields import U64, Reader, Writer
 
-__all__ = ["load_prim_funcs", "save_prim_funcs"]
+__all__ = ["load", "save"]
 
 _LEAST: Final = 2 * U64.size
 
 
-def save_prim_funcs(to: Writer, texts: Mapping[str, str]) -> None:
+def save(to: Writer, texts: Mapping[str, str]) -> None:
     to.put(U64.pack(len(texts)))
     for name, text in texts.items():
         to.name(name, "name of a PrimFunc")
         to.string(text, f"IR of PrimFunc {name!r}")
 
 
-def load_prim_funcs(read: Reader) -> SavedPrimFuncs:
+def load(read: Reader) -> SavedPrimFuncs:
     texts: dict[str, str] = {}
     offsets: dict[str, int] = {}
     for _ in read.entries("PrimFunc section, function", read.count(_LEAST, "functions")):

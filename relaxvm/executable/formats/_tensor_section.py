@@ -17,7 +17,7 @@ from ._constants import check_bool
 from ._fields import I64, U64, Reader, Writer
 from ._tensors import dtype_from_stream, dtype_to_stream, on_disk, tensor_nbytes
 
-__all__ = ["ALIGNMENT", "PLACEHOLDER", "load_tensors", "save_tensors"]
+__all__ = ["ALIGNMENT", "PLACEHOLDER", "load", "save"]
 
 ALIGNMENT: Final = 64
 PLACEHOLDER: Final = ""
@@ -26,7 +26,7 @@ PLACEHOLDER: Final = ""
 _HEAD: Final = struct.Struct("<qiBBH")
 
 
-def save_tensors(to: Writer, tensors: Mapping[int, NDArray[Any]]) -> None:
+def save(to: Writer, tensors: Mapping[int, NDArray[Any]]) -> None:
     to.put(U64.pack(len(tensors)))
     for index, array in sorted(tensors.items()):
         check_bool(array)
@@ -40,7 +40,7 @@ def save_tensors(to: Writer, tensors: Mapping[int, NDArray[Any]]) -> None:
         to.array(array)
 
 
-def load_tensors(read: Reader) -> dict[int, NDArray[Any]]:
+def load(read: Reader) -> dict[int, NDArray[Any]]:
     heads = []
     last = -1
     for _ in read.entries("section of tensors, tensor", read.count(_HEAD.size)):

@@ -18,7 +18,7 @@ from ..flat_values import FlatValues, rebuilt
 from ._constants import load_constant, save_constant
 from ._fields import I64, U64, Reader, Writer
 
-__all__ = ["load_values", "save_values"]
+__all__ = ["load", "save"]
 
 _I32: Final = struct.Struct("<i")
 _I32_BOOL: Final = struct.Struct("<iB")
@@ -29,7 +29,7 @@ _LEAST_LEAF: Final = _I32.size
 _MOST_TAG: Final = 2**31 - 1
 
 
-def save_values(to: Writer, values: Mapping[int, Any]) -> None:
+def save(to: Writer, values: Mapping[int, Any]) -> None:
     flat = FlatValues()
     try:
         roots = {index: flat.add(value) for index, value in sorted(values.items())}
@@ -50,7 +50,7 @@ def save_values(to: Writer, values: Mapping[int, Any]) -> None:
         to.put(I64.pack(index) + I64.pack(row))
 
 
-def load_values(read: Reader) -> dict[int, Any]:
+def load(read: Reader) -> dict[int, Any]:
     constructors = []
     count = read.count(2 * U64.size)
     read.within("data_parts", count, "constructors")

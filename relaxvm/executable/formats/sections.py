@@ -19,21 +19,13 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from importlib import import_module
 from typing import Any, Final, NamedTuple
 
 from ...errors import FormatError, RelaxVMWarning
 from ...messages import warn
-from ._data_type_section import load_data_types, save_data_types
-from ._debug_section import load_debug, save_debug
 from ._fields import Reader, Writer
-from ._kernel_section import load_kernels, save_kernels
-from ._mode_section import load_mode, save_mode
-from ._model_section import load_model, save_model
-from ._names_section import load_names, save_names
-from ._prim_func_section import load_prim_funcs, save_prim_funcs
-from ._tensor_section import load_tensors, save_tensors
-from ._value_section import load_values, save_values
 
 __all__ = ["SECTIONS", "Section", "SectionPlace", "load_sections", "save_sections"]
 
@@ -53,9 +45,9 @@ class Section(NamedTuple):
         magic: its first bytes: ``rvm`` and five lower-case letters.
         version: the version that is written, and the only one that is read.
         about: what it contains, in one line.
-        save: writes the content.
-        load: reads the content, and checks all that can be checked without the program.  The reader
-            ends where the content ends.
+        home: of the module ``_HOME_section``, which is imported when a file has such a section or
+            gets one: its `save` writes the content; its `load` reads it, and checks all that can be
+            checked without the program.  The reader ends where the content ends.
         rule: the rule of `relaxvm.verify` that checks the content against the program, if any.
         limits: the fields of `Limits` that bound the content, apart from ``file_bytes``.
         required: whether a reader that does not know the section must refuse the file.
@@ -69,13 +61,22 @@ class Section(NamedTuple):
     magic: bytes
     version: int
     about: str
-    save: Callable[[Writer, Any], None]
-    load: Callable[[Reader], Any]
+    home: str
     rule: str | None = None
     limits: tuple[str, ...] = ()
     required: bool = False
     checksum: bool = True
     flagged: bool = True
+
+    def save(self, to: Writer, content: Any) -> None:
+        self._module.save(to, content)
+
+    def load(self, read: Reader) -> Any:
+        return self._module.load(read)
+
+    @property
+    def _module(self) -> Any:
+        return import_module(f"{__package__}._{self.home}_section")
 
     @property
     def flags(self) -> int:
@@ -88,47 +89,46 @@ SECTIONS: Final = {
         Section(
             "debug", "debug section", b"rvmdebug", 1,
             "locations of the instructions in the source, and variables of the IR",
-            save_debug, load_debug, "debug-info", ("instructions", "name_bytes"), checksum=False,
+            "debug", "debug-info", ("instructions", "name_bytes"), checksum=False,
         ),
         Section(
             "exec_mode", "mode section", b"rvmxmode", 1,
             "that the program was built with `exec_mode=\"compiled\"`",
-            save_mode, load_mode, None, checksum=False,
+            "mode", None, checksum=False,
         ),
         Section(
             "kernels", "kernel section", b"rvmkrnls", 1,
             "compiled code of the program's kernels, by `export_library`",
-            save_kernels, load_kernels, None, ("name_bytes",), flagged=False,
+            "kernel", None, ("name_bytes",), flagged=False,
         ),
         Section(
             "prim_funcs", "PrimFunc section", b"rvmprims", 1,
-            "the program's PrimFuncs as IR, of which kernels are made", save_prim_funcs,
-            load_prim_funcs, "prim-funcs", ("functions", "name_bytes"),
+            "the program's PrimFuncs as IR, of which kernels are made",
+            "prim_func", "prim-funcs", ("functions", "name_bytes"),
         ),
         Section(
             "data_types", "section of data types", b"rvmtypes", 1,
             "definitions of data types, and the types of the functions that use them",
-            save_data_types, load_data_types, "data-types", ("data_parts", "name_bytes"),
+            "data_type", "data-types", ("data_parts", "name_bytes"),
         ),
         Section(
             "values", "section of values", b"rvmvalue", 1, "constants of data types",
-            save_values, load_values, "constant-data", ("data_parts", "rank", "shape_dims"),
-            required=True,
+            "value", "constant-data", ("data_parts", "rank", "shape_dims"), required=True,
         ),
         Section(
             "names", "section of names", b"rvmnames", 1,
             "names of inputs and outputs in the model that the program was made of",
-            save_names, load_names, None, ("data_parts", "name_bytes"),
+            "names", None, ("data_parts", "name_bytes"),
         ),
         Section(
             "model", "section of the model", b"rvmmodel", 1,
             "what the model says of itself: author, description, metadata, types of its interface",
-            save_model, load_model, None, ("data_parts", "name_bytes", "shape_dims"),
+            "model", None, ("data_parts", "name_bytes", "shape_dims"),
         ),
         Section(
             "tensors", "section of tensors", b"rvmtensr", 1,
             "constant tensors at multiples of 64 bytes, for files that are memory-mapped",
-            save_tensors, load_tensors, None, ("rank",), required=True, checksum=False,
+            "tensor", None, ("rank",), required=True, checksum=False,
         ),
     )
 }  # fmt: skip

@@ -44,38 +44,72 @@ def _layers(
     order = _ORDERS[name]
     directions = 2 if bidirectional else 1
     per = 4 if has_biases else 2
-    is_projected = (has_biases and len(params) == num_layers * directions * 5) or (
-        not has_biases and len(params) == num_layers * directions * 3)  # fmt: skip
-    if is_projected:
-        raise Problem("projections of states (proj_size) are not supported")
+    is_projected = len(params) == num_layers * directions * (per + 1)
+    per += is_projected
     last: list[list[Tensor]] = [[] for _ in states]
     steps, batch, _ = dims_of(x)
     for layer in range(num_layers):
-        weights: list[list[Tensor]] = [[], [], []]
+        weights: list[list[Tensor]] = [[], [], [], []]
         for direction in range(directions):
             at = (layer * directions + direction) * per
-            given = [_reordered(c, each, order) for each in params[at : at + per]]
+            given = list(params[at : at + per])
+            if is_projected:
+                weights[3].append(swapped(c, given.pop(), 0, 1))
+            given = [_reordered(c, each, order) for each in given]
             weights[0].append(given[0])
             weights[1].append(given[1])
             if has_biases:
                 weights[2].append(c.op("concat", [c.expr(given[2]), c.expr(given[3])], 0))
+        first = layer * directions
+        initial = [sliced(c, each, 0, first, first + directions) for each in states]
+        if is_projected:
+            x, initial = _unprojected(c, x, initial, weights)
         wide, recurrence = stack(c, weights[0], 0), stack(c, weights[1], 0)
         hidden = dims_of(recurrence)[2]
         if has_biases:
             bias = stack(c, weights[2], 0)
         else:
             bias = c.op("zeros", [directions, 2 * len(order) * hidden], dtype_of(x))
-        first = layer * directions
-        initial = [sliced(c, each, 0, first, first + directions) for each in states]
         call = c.op(
             name, x, wide, recurrence, bias, *initial,
             direction="bidirectional" if bidirectional else "forward", **attrs,
         )  # fmt: skip
-        for i, each in enumerate(last):
-            each.append(c.expr(item(c, call, 1 + i)))
-        found = c.op("permute_dims", item(c, call, 0), [0, 2, 1, 3])
+        results = [item(c, call, i) for i in range(1 + len(last))]
+        if is_projected:
+            projection = stack(c, weights[3], 0)
+            results[:2] = [c.op("matmul", each, projection) for each in results[:2]]
+            hidden = dims_of(projection)[2]
+        for each, state in zip(last, results[1:], strict=True):
+            each.append(c.expr(state))
+        found = c.op("permute_dims", results[0], [0, 2, 1, 3])
         x = reshaped(c, found, [steps, batch, length(directions * hidden)])
     return x, [each[0] if len(each) == 1 else c.op("concat", each, 0) for each in last]
+
+
+def _unprojected(
+    c: Emitter, x: Tensor, initial: Sequence[Tensor], weights: list[list[Tensor]]
+) -> tuple[Tensor, list[Tensor]]:
+    """A layer whose state h is ``h2 @ p`` (``proj_size``) as one with the state h2.
+
+    The recurrence ``h @ r`` is ``h2 @ (p @ r)``.  Only the first step has an h that is no
+    projection: it gets ``h @ r`` as a part of its input, that is zero in the other steps, and
+    begins with an h2 of zeros.  The weights for inputs and recurrences are replaced.
+    """
+    inputs, recurrences, _, projections = weights
+    steps, batch, _ = dims_of(x)
+    h, cell = initial
+    size = dims_of(h)[2]
+    rest = c.op("zeros", [length(steps - 1), batch, size], dtype_of(x))
+    nothing = c.op("zeros", dims_of(recurrences[0]), dtype_of(x))
+    parts = [x]
+    for i, recurrence in enumerate(recurrences):
+        start = sliced(c, h, 0, i, i + 1)
+        parts.append(c.op("concat", [start, rest] if i == 0 else [rest, start], 0))
+        others = [recurrence if k == i else nothing for k in range(len(recurrences))]
+        inputs[i] = c.op("concat", [inputs[i], *others], 1)
+    for i, recurrence in enumerate(recurrences):
+        recurrences[i] = c.op("matmul", recurrence, swapped(c, projections[i], 0, 1))
+    return c.op("concat", parts, 2), [c.op("zeros", dims_of(cell), dtype_of(x)), cell]
 
 
 def _steps_first(
