@@ -58,6 +58,48 @@ def loops() -> Case:
     return Case(Loops(), [(x, torch.tensor(3)), (x, torch.tensor(0))])
 
 
+class Nested(nn.Module):
+    """Conditionals in conditionals, loops, scans and maps, and a buffer that decides."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.full((3,), 0.5))
+        self.register_buffer("seen", torch.zeros(3))
+
+    def forward(self, x: Tensor) -> Any:
+        def one(a: Tensor) -> Any:
+            return torch.cond(a.max() > 2, lambda a: a * self.weight, lambda a: a + 1, (a,))
+
+        first = torch.cond(x.sum() > 0, one, lambda a: a - self.weight, (x,))
+        second = torch.cond(self.seen.sum() > 2, lambda a: a - 1, lambda a: a + 1, (x,))
+        self.seen.add_(x.mean(0).abs())
+
+        def turn(i: Tensor, z: Tensor) -> Any:
+            z = torch.cond(z.sum() > 10, lambda a: a - 3, lambda a: a * 1.5 + 1, (z,))
+            return i + 1, z
+
+        _, third = while_loop(
+            lambda i, z: i < 4, turn, (torch.zeros((), dtype=torch.int64), first)
+        )
+
+        def sign(c: Tensor, a: Tensor) -> Any:
+            c = torch.cond(a.sum() > 0, lambda c, a: c + a, lambda c, a: c - a, (c, a))
+            return c.clone(), c * 2
+
+        total, sums = scan(sign, torch.zeros(3), x, dim=0)
+        rows = mapped(
+            lambda a, b: torch.cond(a.sum() > 0, lambda a, b: a + b, lambda a, b: a - b, (a, b)),
+            x, self.weight,
+        )  # fmt: skip
+        return second, third, total, sums, rows
+
+
+@case
+def nested() -> Case:
+    x = torch.arange(12.0).reshape(4, 3) - 5
+    return Case(Nested(), [(x,), (-x,), (x / 9,)])
+
+
 class Unbacked(nn.Module):
     def forward(self, x: Tensor, flag: Tensor) -> Any:
         places = torch.nonzero(x)

@@ -286,6 +286,62 @@ def recurrent() -> Case:
     return Case(Recurrent(), [(torch.randn(2, 4, 5),)])
 
 
+class Projected(nn.Module):
+    """Layers whose states are projected."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.both = nn.LSTM(5, 6, 2, bidirectional=True, proj_size=3)
+        self.one = nn.LSTM(6, 4, bias=False, batch_first=True, proj_size=2)
+
+    def forward(self, x: Tensor, h: Tensor, c: Tensor) -> Any:
+        y, state = self.both(x, (h, c))
+        return y, state, self.one(y.transpose(0, 1))
+
+
+@case
+def projected() -> Case:
+    inputs = torch.randn(4, 2, 5), torch.randn(4, 2, 3), torch.randn(4, 2, 6)
+    return Case(Projected(), [inputs])
+
+
+class Special(nn.Module):
+    def forward(self, x: Tensor, n: Tensor) -> Any:
+        s = torch.special
+        y = x.abs() + 0.01
+        return (
+            s.bessel_j0(x), s.bessel_j1(x), s.bessel_y0(x), s.bessel_y1(y), s.i0(x),
+            s.modified_bessel_k0(y), s.modified_bessel_k1(y), s.scaled_modified_bessel_k0(y),
+            s.scaled_modified_bessel_k1(x), s.spherical_bessel_j0(x), s.erfcx(x), s.log_ndtr(x),
+            s.ndtri(torch.sigmoid(x)), s.zeta(n + 2.0, x), s.polygamma(1, x), s.polygamma(4, x),
+            s.multigammaln(y + 2, 3), s.chebyshev_polynomial_t(x / 4, n),
+            s.chebyshev_polynomial_u(x / 4, n), s.chebyshev_polynomial_v(x / 4, n),
+            s.chebyshev_polynomial_w(x / 4, n), s.shifted_chebyshev_polynomial_t(x / 9, n),
+        )  # fmt: skip
+
+
+@case
+def special() -> Case:
+    x = torch.linspace(-8.2, 40.0, 194)  # in float64 torch itself has 9 digits of some
+    return Case(Special(), [(x, torch.arange(194) % 8)])
+
+
+class HalfSpectra(nn.Module):
+    def forward(self, x: Tensor) -> Any:
+        f = torch.fft
+        half = f.rfft(x, norm="ortho")
+        return (
+            f.irfft(x), f.irfft(half, 7, norm="ortho"), f.hfft(half), f.hfft(x, 9, dim=0),
+            f.ihfft(x, norm="forward").abs(), f.hfft2(half, norm="ortho"), f.irfftn(x),
+            f.ihfftn(x, (3, 6)).real, f.hfftn(half, dim=(1, 0)),
+        )  # fmt: skip
+
+
+@case
+def half_spectra() -> Case:
+    return Case(HalfSpectra(), [(torch.randn(4, 6, dtype=torch.float64),)])
+
+
 class InPlace(nn.Module):
     def forward(self, x: Tensor, y: Tensor) -> Any:
         z = x.clone()

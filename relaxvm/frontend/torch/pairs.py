@@ -8,6 +8,7 @@ each complex operand; and what changes shapes and places alone is done to both p
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
@@ -33,6 +34,7 @@ class Pair(NamedTuple):
     imaginary: Any
 
 
+_TRANSFORM: Final = re.compile(r"\.aten\.fft_i?[hr]?fft[2n]?\.")
 COMPLEX: Final[dict[str, Callable[..., Any]]] = {}
 """Name of an operator of ATen without its overload -> its function for complex numbers."""
 
@@ -65,7 +67,10 @@ def is_complex(graph: messages.Graph, name: str) -> bool:
 
 
 def has_complex(graph: messages.Graph, node: messages.Node) -> bool:
-    """Whether an operand or a result of a node is complex."""
+    """Whether an operand or a result of a node is complex, or what it computes on the way: inverse
+    transforms take real numbers, too."""
+    if _TRANSFORM.search(node.target):
+        return True
     return any(is_complex(graph, name) for name in [*node.operands(), *node.tensors()])
 
 

@@ -288,6 +288,27 @@ def irfft(c: Emitter, self: Any, n: Any = None, dim: int = -1, norm: str | None 
     return found
 
 
+def _swapped(norm: str | None) -> str:
+    """The norm of the transform the other way round."""
+    return {"forward": "backward", "ortho": "ortho"}.get(norm or "backward", "forward")
+
+
+@complex_op("fft_hfft")
+def hfft(c: Emitter, self: Any, n: Any = None, dim: int = -1, norm: str | None = None) -> Tensor:
+    """The real transform of numbers of which the first half is given: the others mirror it."""
+    if not isinstance(self, Pair):
+        return irfft(c, self, n, dim, _swapped(norm))
+    mirrored = Pair(self.real, c.op("negative", self.imaginary))
+    return irfft(c, mirrored, n, dim, _swapped(norm))
+
+
+@complex_op("fft_ihfft")
+def ihfft(c: Emitter, self: Tensor, n: Any = None, dim: int = -1, norm: str | None = None) -> Pair:
+    """The inverse of `hfft`: the first half of the inverse transform of real numbers."""
+    found = rfft(c, self, n, dim, _swapped(norm))
+    return Pair(found.real, c.op("negative", found.imaginary))
+
+
 def _axes(x: Any, s: Any, dim: Any) -> list[tuple[int, Any]]:
     rank = rank_of(x.real if isinstance(x, Pair) else x)
     if dim is None:
@@ -337,6 +358,27 @@ def irfftn(
     return irfft(c, self, size, axis, norm)
 
 
+@complex_op("fft_hfftn")
+def hfftn(c: Emitter, self: Any, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
+    """`hfft` along the last of some axes, and transforms along the others."""
+    *first, (axis, size) = _axes(self, s, dim)
+    for other, count in first:
+        self = fft(c, self, count, other, norm)
+    return hfft(c, self, size, axis, norm)
+
+
+@complex_op("fft_ihfftn")
+def ihfftn(
+    c: Emitter, self: Tensor, s: Any = None, dim: Any = None, norm: str | None = None
+) -> Pair:
+    """`ihfft` along the last of some axes, and inverse transforms along the others."""
+    *first, (axis, size) = _axes(self, s, dim)
+    found = ihfft(c, self, size, axis, norm)
+    for other, count in first:
+        found = ifft(c, found, count, other, norm)
+    return found
+
+
 def _of_two(function: Any) -> Any:
     """A transform along the last two axes, if no others are given."""
 
@@ -347,7 +389,10 @@ def _of_two(function: Any) -> Any:
     return convert
 
 
-for _name, _function in (("fft", fftn), ("ifft", ifftn), ("rfft", rfftn), ("irfft", irfftn)):
+for _name, _function in (
+    ("fft", fftn), ("ifft", ifftn), ("rfft", rfftn), ("irfft", irfftn), ("hfft", hfftn),
+    ("ihfft", ihfftn),
+):  # fmt: skip
     complex_op(f"fft_{_name}2")(_of_two(_function))
 
 
