@@ -526,6 +526,8 @@ def diff(
     append: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """Differences of neighbours along an axis, n times."""
+    if n == 0:  # torch joins nothing then
+        return self
     axis = axis_of(self, dim)
     parts = [c.expr(each) for each in (prepend, self, append) if each is not None]
     x = c.op("concat", parts, axis) if len(parts) > 1 else self
