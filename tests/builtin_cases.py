@@ -257,6 +257,7 @@ CASES: dict[str, str] = {
 ({2: 5, 1: 3.5}, "float32", -1) | np.array([[3.5, 5]], "f4")
 ({2: 5}, "int64", 4) | np.array([[0, 0, 5, 0]])
 ({2: 5}, "int64", 2) | ValueError: map_to_tensor: key 2: there are 2 columns
+({2: 5}, "1" * 5000, 3) | TypeError: a name of 5000 characters is not a data type
 ({"a": 5}, "int64", 2) | TypeError: map_to_tensor: expected ints as keys
 ({2: "x"}, "float32", -1) | ValueError: map_to_tensor: str 'x' is no float32
 (3, "int64", 2) | TypeError: map_to_tensor: expected a map

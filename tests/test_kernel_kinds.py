@@ -370,3 +370,9 @@ def test_annotations_are_kinds() -> None:
     for body, name in ((none, "y"), (other, "x"), (several, "x")):
         with pytest.raises(TypeError, match=f"{body.__name__}: {name}: expected a kind of para"):
             parameters_of(body)
+
+
+def test_the_numbers_of_one_hot_fit_its_result() -> None:
+    one_hot, out = GLOBAL.get(f"{PREFIX}one_hot"), np.zeros((1, 3), np.int64)
+    with pytest.raises(ValueError, match=r"^one_hot: expected numbers within int64"):
+        one_hot(np.array([1]), 10**30, 0, 3, 1, out)

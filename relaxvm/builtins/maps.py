@@ -130,7 +130,10 @@ def map_to_tensor(map: Any, dtype: Any, columns: Any) -> NDArray[Any]:  # noqa: 
     if count > _MOST_COLUMNS:
         raise ValueError(f"map_to_tensor: columns: {count} are too many")
     charge_objects(count * 8)
-    found = np.full((1, count), "", object) if kind == "str" else np.zeros((1, count), kind)
+    if kind == "str":
+        found = np.full((1, count), "", object)
+    else:
+        found = np.zeros((1, count), as_dtype(kind))
     for key, value in entries.items():
         if not 0 <= key < count:
             raise ValueError(f"map_to_tensor: key {key}: there are {count} columns")

@@ -383,7 +383,13 @@ def one_hot(
         raise WrongValue(f"axis: expected an axis of a tensor of rank {ndim}, got {axis}")
     axis %= ndim
     check_out(out, out.dtype, (*indices.shape[:axis], depth, *indices.shape[axis:]))
-    values = np.array([off_value, on_value]).astype(out.dtype)
+    try:
+        values = np.array([off_value, on_value]).astype(out.dtype)
+    except OverflowError:
+        raise WrongValue(
+            f"expected numbers within {out.dtype}, got on_value {on_value} and "
+            f"off_value {off_value}"
+        ) from None
     indices = copy_if_overlapping(indices, out)
     places = np.arange(depth).reshape(-1, *(1,) * (ndim - 1 - axis))
     wide = np.broadcast_to(np.expand_dims(indices, axis), out.shape)
