@@ -12,6 +12,8 @@ __all__ = ["Amounts", "plus"]
 _MOST_PEAKS = 8
 """How many candidates for the greatest amount are kept if it is not known which one is greatest."""
 
+_MOST_COMPARED = 32
+"""How many are compared with each other to find these."""
 
 _CONSTANT = {()}
 
@@ -52,10 +54,13 @@ class Amounts:
 
     def greatest(self, amounts: Iterable[Polynomial]) -> list[Polynomial]:
         """Return the amounts without those that are provably at most another one.  Their maximum is
-        that of all amounts, unless more than `_MOST_PEAKS` remain."""
+        that of all amounts, unless more than `_MOST_PEAKS` remain: then some of them are left out,
+        and of those beyond `_MOST_COMPARED` the ones that come last, so that the time stays linear
+        in the number of amounts."""
         kept: list[Polynomial] = []
         for p in amounts:
             if not any(self.at_most(p, q) for q in kept):
                 kept = [q for q in kept if not self.at_most(q, p)]
-                kept.append(p)
+                if len(kept) < _MOST_COMPARED:
+                    kept.append(p)
         return kept[:_MOST_PEAKS]
