@@ -19,6 +19,7 @@ __all__ = [
     "CheckpointWarning",
     "CompilerError",
     "CopyWarning",
+    "DeadlineError",
     "DiagnosticError",
     "DimensionError",
     "ExprSizeError",
@@ -35,6 +36,7 @@ __all__ = [
     "OperatorTypeError",
     "OperatorValueError",
     "ParseError",
+    "QueueFullError",
     "RelaxVMError",
     "RelaxVMWarning",
     "SuspendedError",
@@ -167,6 +169,14 @@ class MatchError(RelaxVMError):
 
 class CancelledError(RelaxVMError):
     """The run was stopped by ``vm.cancel()``."""
+
+
+class DeadlineError(RelaxVMError, TimeoutError):
+    """A call in a scheduler did not end within its timeout."""
+
+
+class QueueFullError(RelaxVMError):
+    """As many calls wait in a scheduler as may, so it takes no further one now."""
 
 
 class SuspendedError(RelaxVMError):

@@ -134,6 +134,7 @@ def _parser() -> argparse.ArgumentParser:
         experiments,
         look,
         run,
+        serving,
     )
 
     common = argparse.ArgumentParser(add_help=False)
@@ -156,7 +157,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     modules = (
         run, debugging, look, assemble, compiling, comparing, drawing, experiments, check_models,
-        check, cache, completion,
+        check, cache, serving, completion,
     )  # fmt: skip
     for group_of_commands in modules:
         group_of_commands.add_commands(commands, common)
