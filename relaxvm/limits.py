@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from .errors import LimitError
+from .parameters import lists_fields
 
 __all__ = ["Limits"]
 
@@ -15,6 +16,7 @@ _MOST = (1 << 63) - 1
 _MOST_SECONDS = 10**9
 
 
+@lists_fields
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Bounds for loading, running and compiling; None means no bound.

@@ -16,6 +16,7 @@ PACKAGE = Path(__file__).parent.parent / "relaxvm"
 
 BASE = (
     "aliases collecting errors hooks nested",
+    "parameters",
     "disk_cache",
     "dtypes elementwise isa limits logs registry support values",
     "messages field_types",

@@ -35,6 +35,23 @@ def test_functions_have_names(vm: VirtualMachine, name: Any) -> None:
         vm[name]
 
 
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda: Limits(fule=3), r"Limits\(\) got .* 'fule', it has file_bytes, .*mean 'fuel'\?"),
+        (lambda: Limits().but(fule=3), r"Limits\(\) got .* 'fule', it has file_bytes"),
+        (lambda: relaxvm.build(None, parms={}), r"build\(\) got .* 'parms', it has mod, target"),
+        (lambda: relaxvm.load("x", nativ=1), r"load\(\) got .*, it has source, limits, .*'native'"),
+        (lambda: VirtualMachine(None, fuctions=()), r"VirtualMachine\(\) got .*'functions'\?"),
+    ],
+)
+def test_unknown_keywords_list_the_known_ones(
+    function: Callable[[], Any], message: str
+) -> None:
+    with pytest.raises(TypeError, match=message):
+        function()
+
+
 def test_profile_takes_a_machine(executable: VMExecutable) -> None:
     with pytest.raises(TypeError, match="profile: expected a VirtualMachine, got VMExecutable"):
         relaxvm.profile(executable)  # type: ignore[arg-type]

@@ -19,6 +19,7 @@ from ..ir import Function, GlobalVar, IRModule
 from ..ir.nesting import headroom
 from ..isa import FuncKind
 from ..limits import Limits
+from ..parameters import lists_parameters
 from ..tir import PrimFunc
 from ..transform import Pass
 from ..transform.pass_infra import PassContext
@@ -68,6 +69,7 @@ def compile(  # noqa: A001  (TVM's name)
     return run_limited(work, limits, "compile")
 
 
+@lists_parameters
 def build(
     mod: Any,
     target: Any = None,

@@ -10,6 +10,7 @@ import os
 from typing import Any
 
 from ..limits import Limits
+from ..parameters import lists_parameters
 from .executable import StoredKernels, VMExecutable
 from .formats import binary
 from .prim_funcs import SavedPrimFuncs
@@ -17,6 +18,7 @@ from .prim_funcs import SavedPrimFuncs
 __all__ = ["load", "load_library", "loads", "parse_text", "read"]
 
 
+@lists_parameters
 def load(
     source: binary.Source,
     *,
@@ -147,6 +149,7 @@ def _with_kernels(ex: VMExecutable, limits: Limits | None) -> VMExecutable:
     return passes_as(ex.with_kernels(load_stored(stored)), ex)
 
 
+@lists_parameters
 def loads(
     data: Any, *, limits: Limits | None = None, mmap: bool = False, strict: bool = True
 ) -> VMExecutable:

@@ -29,6 +29,7 @@ from ..isa import FuncKind
 from ..limits import Limits
 from ..messages import describe, readable, warn
 from ..nested import convert_nested
+from ..parameters import lists_parameters
 from ..values import Device, Shape, cpu, to_value
 from ..verify.verified import ensure_verified
 from .allocators import (
@@ -123,6 +124,7 @@ class VirtualMachine(Machine):
     NAIVE_ALLOCATOR: Final = NAIVE_ALLOCATOR
     POOLED_ALLOCATOR: Final = POOLED_ALLOCATOR
 
+    @lists_parameters
     def __init__(
         self,
         executable: (
