@@ -15,12 +15,13 @@ import json
 import logging
 import time
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+from numpy.typing import NDArray
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
@@ -43,7 +44,7 @@ from .models import Model, ModelError, Repository, UnknownModelError
 from .scheduling import Scheduler
 from .service import Service, Statistics
 from .sessions import Session, Sessions, UnknownSessionError
-from .tensors import HEADER_LENGTH, RequestError, encode, parse
+from .tensors import HEADER_LENGTH, RequestError, Wanted, encode, parse
 from .tensors import Request as Wish
 
 __all__ = ["Settings", "make_app"]
@@ -59,6 +60,8 @@ _COMPRESSED_BYTES: Final = 1024
 """Answers above this are compressed, if the client asks for it."""
 _NO_LOAD: Final = frozenset({"/v2/health/live", "/v2/health/ready"})
 """What answers without a token."""
+_LOGGED_ID: Final = 200
+"""Characters of a client's name for a request in logs."""
 _CLOSED: Final = 499
 """The status in logs and metrics of a request whose client has gone."""
 
@@ -192,6 +195,8 @@ class _Server:
             if status >= 500 and not isinstance(error, (ModelError, RelaxVMError)):
                 _LOG.exception("request failed: %s", error)
             fields["error"] = message
+            # JSON is written as UTF-8, and names of files need not be.
+            message = message.encode("utf-8", "backslashreplace").decode()
             response = JSONResponse({"error": message}, status)
             if status == 503:
                 response.headers["retry-after"] = "1"
@@ -254,7 +259,7 @@ class _Server:
         if length is not None and not (length.isascii() and length.isdigit() and len(length) < 16):
             raise RequestError(f"{HEADER_LENGTH}: expected a number, got {readable(length)}")
         count = None if length is None else int(length)
-        if len(body) if count is None else count > _IN_THREAD_BYTES:
+        if len(body) > _IN_THREAD_BYTES:
             return await asyncio.to_thread(parse, body, count)
         return parse(body, count)
 
@@ -276,14 +281,13 @@ class _Server:
     ) -> Response:
         """An answer with tensors."""
         large = sum(array.nbytes for _, array in chosen) > _IN_THREAD_BYTES
-        work = partial(encode, head, chosen)
-        parts, json_bytes = await asyncio.to_thread(work) if large else work()
+        work = partial(_encoded, head, chosen)
+        body, json_bytes = await asyncio.to_thread(work) if large else work()
         headers = dict(names)
         media = "application/json"
         if json_bytes is not None:
             headers[HEADER_LENGTH] = str(json_bytes)
             media = "application/octet-stream"
-        body: bytes = parts[0] if len(parts) == 1 else b"".join(parts)  # type: ignore[assignment]
         # Clients that would take anything name several; those that want it name one.
         accepted = request.headers.get("accept-encoding", "").strip().lower()
         if accepted in ("gzip", "deflate") and len(body) > _COMPRESSED_BYTES:
@@ -360,7 +364,7 @@ class _Server:
         request.state.fields |= {"model": name, "version": model.version}
         wish = await self._wish(request)
         if wish.id:
-            request.state.fields["id"] = wish.id
+            request.state.fields["id"] = readable(wish.id, _LOGGED_ID)
         answer = await _unless_gone(
             request, self._service.infer(name, version, wish.inputs, wish.parameters)
         )
@@ -401,7 +405,7 @@ class _Server:
                 raise _HTTPError(403, "this server takes no models: relaxvm serve "
                                       "--allow-uploads does")  # fmt: skip
             batch, delay = _batch_of(name, parameters.get("config"))
-            decoded = {path: _base64(path, value) for path, value in files.items()}
+            decoded = await self._service.in_loader(_decoded, files)
             await self._service.in_loader(self._repository.upload, name, decoded, batch, delay)
         elif "config" in parameters:
             raise RequestError("config: expected files beside it; the options of models that are "
@@ -548,6 +552,13 @@ def _status_of(error: Exception) -> tuple[int, str]:
     return 500, f"{type(error).__name__}: {message}"
 
 
+def _encoded(
+    head: Mapping[str, Any], chosen: Iterable[tuple[Wanted, NDArray[Any]]]
+) -> tuple[bytes, int | None]:
+    parts, json_bytes = encode(head, chosen)
+    return b"".join(parts), json_bytes
+
+
 def _decompressed(body: bytes, most: int) -> bytes | None:
     """What gzip or deflate has packed; None if it is more than `most` bytes."""
     # 32: the header says which of gzip and zlib it is.
@@ -564,6 +575,10 @@ def _compressed(body: bytes, encoding: str) -> bytes:
     bits = zlib.MAX_WBITS + (16 if encoding == "gzip" else 0)
     packer = zlib.compressobj(1, wbits=bits)
     return packer.compress(body) + packer.flush()
+
+
+def _decoded(files: Mapping[str, Any]) -> dict[str, bytes]:
+    return {path: _base64(path, value) for path, value in files.items()}
 
 
 def _base64(path: str, value: Any) -> bytes:

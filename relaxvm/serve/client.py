@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import http.client
 import json
+import selectors
+import socket
 from collections.abc import Mapping
 from contextlib import suppress
 from types import TracebackType
@@ -171,6 +173,8 @@ class RemoteMachine:
     def _request(
         self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None
     ) -> tuple[bytes, Mapping[str, str]]:
+        if _is_dropped(self._connection.sock):  # servers close connections that nobody uses
+            self._connection.close()
         self._connection.request(method, path, body, {**self._headers, **(headers or {})})
         response = self._connection.getresponse()
         data = response.read()
@@ -181,6 +185,15 @@ class RemoteMachine:
                 message = f"the server has answered {response.status} {response.reason}"
             raise RemoteError(message, response.status)
         return data, {name.lower(): value for name, value in response.getheaders()}
+
+
+def _is_dropped(connection: socket.socket | None) -> bool:
+    """Whether the other side has closed a connection on which nothing is due."""
+    if connection is None:
+        return False
+    with selectors.DefaultSelector() as selector:
+        selector.register(connection, selectors.EVENT_READ)
+        return bool(selector.select(0))
 
 
 def _array(value: Any) -> NDArray[Any]:

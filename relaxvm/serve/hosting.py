@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import socket
 import sys
 import time
 from collections.abc import Callable, Iterable
 from contextlib import closing
-from typing import Any
+from typing import Any, Final
 
 import uvicorn
 
@@ -22,6 +23,11 @@ from .models import ModelOptions, Repository
 from .scheduling import Scheduler
 
 __all__ = ["JsonFormatter", "listen", "serve"]
+
+
+_READING: Final = 30.0
+"""Seconds that clients have to read answers, when the server ends."""
+_LONGEST: Final = 86_400.0
 
 
 class JsonFormatter(logging.Formatter):
@@ -98,10 +104,18 @@ def serve(
         app = make_app(repository, scheduler, settings)
         config = uvicorn.Config(
             app, log_config=None, access_log=False, server_header=False, date_header=True,
-            lifespan="on", timeout_keep_alive=30,
+            lifespan="on", ws="none", timeout_keep_alive=30,
+            timeout_graceful_shutdown=_patience(repository, settings or Settings()),
         )  # fmt: skip
         with closing(door):
             _Server(config, on_start).run(sockets=[door])
+
+
+def _patience(repository: Repository, settings: Settings) -> int:
+    """Seconds that the end of the server waits for requests, all of which end before, and for
+    clients that do not read their answers, which may never do."""
+    timeouts = [model.options.timeout or 0.0 for model in repository]
+    return math.ceil(min(_LONGEST, max([settings.timeout, *timeouts]) + _READING))
 
 
 class _Server(uvicorn.Server):

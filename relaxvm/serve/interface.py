@@ -130,11 +130,15 @@ class Interface(NamedTuple):
         """The outputs that a request asks for.
 
         Raises:
-            RequestError: there is no output of a name.
+            RequestError: there is no output of a name, or one is asked for twice.
         """
         if wanted is None:
             return [(Wanted(name, binary), array) for name, array in arrays.items()]
+        seen = set()
         for each in wanted:
+            if each.name in seen:  # a small request could ask for a huge answer
+                raise RequestError(f"output {readable(each.name)} is there twice")
+            seen.add(each.name)
             if each.name not in arrays:
                 raise RequestError(f"unknown output {readable(each.name)}"
                                    f"{did_you_mean(each.name, list(arrays))}")  # fmt: skip

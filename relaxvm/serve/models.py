@@ -48,6 +48,8 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _VERSION: Final = re.compile(r"[1-9][0-9]{0,8}|0")
 _SUFFIXES: Final = (".vmexec", ".onnx", ".pt2", ".json", ".relay", ".txt")
 _OPTIONS: Final = "relaxvm.toml"
+_UPLOADED: Final = ".uploaded"
+"""A file in the folders of models that clients have sent."""
 _MACHINE_BYTES: Final = 64 << 10
 """What a loaded model takes beside its weights, about."""
 
@@ -121,6 +123,9 @@ class ModelOptions:
             value = getattr(options, name)
             if value is not None and not (least <= value < math.inf):
                 raise ModelError(f"{source}: {name}: expected at least {least}, got {value}")
+        if not -_MOST_PRIORITY <= options.priority <= _MOST_PRIORITY:
+            raise ModelError(f"{source}: priority: expected a number from -{_MOST_PRIORITY} to "
+                             f"{_MOST_PRIORITY}, got {options.priority}")  # fmt: skip
         try:
             options.run_limits()
         except (TypeError, ValueError) as error:
@@ -138,6 +143,7 @@ _OPTION_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "slots": (int,), "queue": (int,), "timeout": (int, float), "batch": (int,),
     "batch_delay": (int, float), "sessions": (int,), "limits": (dict,),
 }  # fmt: skip
+_MOST_PRIORITY: Final = 1_000
 _LEAST: Final = {
     "weight": 1e-3, "slots": 1, "queue": 0, "timeout": 0.001, "batch": 1, "batch_delay": 0,
     "sessions": 0,
@@ -241,31 +247,61 @@ class Repository:
         self._options = ModelOptions() if options is None else options
         self._on_change = on_change
         self._lock = threading.Lock()
+        self._files_lock = threading.Lock()  # of looking for files, and replacing them
         self._models: dict[str, dict[str, Model]] = {}
+        self._wrong: dict[str, ModelError] = {}
         self._executables: dict[tuple[Any, ...], VMExecutable] = {}
-        self.scan()
+        self._scan()
+        for error in self._wrong.values():
+            raise error
 
     # Finding
 
     def scan(self) -> None:
-        """Look for new files, and for those that have gone."""
-        found: dict[str, dict[str, tuple[Path, Path]]] = {}
-        for folder in self._folders:
-            for name, version, path, options in _files(folder):
-                versions = found.setdefault(name, {})
-                if version in versions and versions[version][0] != path:
-                    raise ModelError(f"two models have the name {readable(name)}: "
-                                     f"{versions[version][0]} and {path}")  # fmt: skip
-                versions[version] = path, options
-        made = {}
-        for name, versions in found.items():
-            old = self._models.get(name, {})
-            made[name] = {
-                version: self._model(old.get(version), name, version, path, options)
-                for version, (path, options) in sorted(versions.items(), key=_by_version)
-            }
-        with self._lock:
-            self._models = made
+        """Look for new files, and for those that have gone.
+
+        A model whose options are wrong now, or whose name another one has, stays as it was; `load`
+        says what is wrong.
+
+        Raises:
+            ModelError: a folder cannot be read; all models stay as they were.
+        """
+        try:
+            self._scan()
+        except OSError as error:
+            raise ModelError(f"models cannot be looked for: {error}") from error
+
+    def _scan(self) -> None:
+        with self._files_lock:
+            wrong: dict[str, ModelError] = {}
+            found: dict[str, dict[str, tuple[Path, Path]]] = {}
+            for folder in self._folders:
+                for name, version, path, options in _files(folder):
+                    versions = found.setdefault(name, {})
+                    first, _ = versions.setdefault(version, (path, options))
+                    if first != path:
+                        wrong[name] = ModelError(f"two models have the name {readable(name)}: "
+                                                 f"{first} and {path}")  # fmt: skip
+            made: dict[str, dict[str, Model]] = {}
+            for name, versions in found.items():
+                old = self._models.get(name, {})
+                try:
+                    made[name] = {
+                        version: self._model(old.get(version), name, version, path, options)
+                        for version, (path, options) in sorted(versions.items(), key=_by_version)
+                    }
+                except FileNotFoundError:
+                    continue  # it has gone meanwhile
+                except ModelError as error:
+                    wrong[name] = error
+                    if old:
+                        made[name] = old
+            with self._lock:
+                self._models = made
+                self._wrong = wrong
+                self._forget_executables()
+        for each in wrong.values():
+            log("serve", INFO, "wrong model: %s", each)
 
     def _model(
         self, old: Model | None, name: str, version: str, path: Path, options_path: Path
@@ -277,7 +313,10 @@ class Repository:
         share = self._scheduler.share(
             name, weight=options.weight, slots=options.slots, queue=options.queue
         )
-        return Model(name, version, path, options, share)
+        model = Model(name, version, path, options, share)
+        if old is not None and not old.is_wanted:
+            model.is_wanted, model.reason = False, old.reason
+        return model
 
     def __iter__(self) -> Iterator[Model]:
         for versions in list(self._models.values()):
@@ -330,14 +369,22 @@ class Repository:
     def acquire(self, name: str, version: str | None = None) -> Model:
         """As `use`; `release` has to be called afterwards."""
         model = self.find(name, version)
-        if not self.try_acquire(model):
-            if not model.is_wanted:
-                raise ModelError(f"model {readable(name)} was unloaded")
-            self._load(model)
+        self.acquire_model(model)
         return model
 
+    def acquire_model(self, model: Model) -> None:
+        """As `acquire`, of a version that was found."""
+        if not self.try_acquire(model):
+            if not model.is_wanted:
+                raise ModelError(f"model {readable(model.name)} was unloaded")
+            self._load(model)
+
     def try_acquire(self, model: Model) -> bool:
-        """Use a model if it is loaded; return whether it is."""
+        """Use a model if it is loaded, and nobody has unloaded it by name; return whether so."""
+        return model.is_wanted and self.acquire_again(model)
+
+    def acquire_again(self, model: Model) -> bool:
+        """Use a model if it is in memory, also one that others end to use; return whether so."""
         with self._lock:
             if model._vm is None:
                 return False
@@ -362,6 +409,8 @@ class Repository:
             ModelError: it cannot be loaded.
         """
         self.scan()
+        if name in self._wrong:
+            raise self._wrong[name]
         model = self.find(name)
         for each in self.versions(name):
             each.is_wanted = True
@@ -390,7 +439,7 @@ class Repository:
 
     def _load(self, model: Model) -> None:
         with model._lock:  # others wait for the one that loads it
-            if self.try_acquire(model):
+            if self.acquire_again(model):
                 return
             begun = time.perf_counter()
             try:
@@ -439,6 +488,10 @@ class Repository:
         """With the lock."""
         model._vm = model._interface = None
         model._bytes = 0
+        self._forget_executables()
+
+    def _forget_executables(self) -> None:
+        """Forget those that no model has; with the lock."""
         in_use = {id(each.vm.executable) for each in self if each.is_loaded}
         for key, executable in list(self._executables.items()):
             if id(executable) not in in_use:
@@ -470,7 +523,7 @@ class Repository:
     def upload(
         self, name: str, files: Mapping[str, bytes], batch: int = 1, batch_delay: float = 0.002
     ) -> None:
-        """Write the files of a model to the first folder, in place of those that it had there.
+        """Write the files of a model to the first folder, in place of those that were sent before.
 
         Args:
             name: of the model.
@@ -478,12 +531,13 @@ class Repository:
             batch, batch_delay: see `ModelOptions`, of which it gets no others.
 
         Raises:
-            ModelError: a name is not allowed.
+            ModelError: a name is not allowed, or there is a model or a file of that name, which was
+                not sent.
             OSError: they cannot be written.
         """
-        if not _NAME.fullmatch(name):
+        if not _NAME.fullmatch(name) or Path(name).suffix in (".toml", *_SUFFIXES):
             raise ModelError(f"upload: {readable(name)} is no name for a model: expected letters, "
-                             f"digits, '.', '_' and '-'")  # fmt: skip
+                             f"digits, '.', '_' and '-', and no suffix of a file")  # fmt: skip
         for path in files:
             version, _, rest = path.partition("/")
             is_allowed = _VERSION.fullmatch(version) and _NAME.fullmatch(rest)
@@ -497,17 +551,29 @@ class Repository:
                 raise ModelError(f"upload: {readable(name)} is {model.path} already, which is not "
                                  f"replaced")  # fmt: skip
         folder = self._folders[0]
+        place = folder / name
         work = Path(tempfile.mkdtemp(prefix=".upload-", dir=folder))
         try:
             for path, content in files.items():
                 file = work / "new" / path
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_bytes(content)
-            text = f"batch = {batch}\nbatch_delay = {batch_delay}\n"
+            text = f"trusted = false\nbatch = {batch}\nbatch_delay = {batch_delay}\n"
             (work / "new" / _OPTIONS).write_text(text, encoding="utf-8")
-            if (folder / name).exists():
-                os.rename(folder / name, work / "old")
-            os.rename(work / "new", folder / name)
+            (work / "new" / _UPLOADED).touch()
+            with self._files_lock:
+                is_there = os.path.lexists(place)
+                if is_there:
+                    if not (place / _UPLOADED).is_file():
+                        raise ModelError(f"upload: {place} is there already, and was not sent by a "
+                                         f"client; it is not replaced")  # fmt: skip
+                    os.rename(place, work / "old")
+                try:
+                    os.rename(work / "new", place)
+                except OSError:
+                    if is_there:
+                        os.rename(work / "old", place)
+                    raise
         finally:
             shutil.rmtree(work, ignore_errors=True)
 
@@ -533,7 +599,7 @@ def _read_options(path: Path, base: ModelOptions) -> ModelOptions:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return base
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         raise ModelError(f"{path}: {error}") from None
     return ModelOptions.of_table(table, str(path), base)
 
@@ -551,13 +617,22 @@ def _files(folder: Path) -> Iterator[tuple[str, str, Path, Path]]:
             if _NAME.fullmatch(entry.stem):
                 yield entry.stem, "1", entry, entry.with_suffix(".toml")
         elif entry.is_dir() and _NAME.fullmatch(entry.name):
-            for version in sorted(entry.iterdir()):
+            for version in _entries(entry):
                 if version.is_dir() and _VERSION.fullmatch(version.name):
                     with suppress(StopIteration):
                         yield entry.name, version.name, next(_models(version)), entry / _OPTIONS
 
 
+def _entries(folder: Path) -> list[Path]:
+    """What is in a folder; nothing if it has gone, or cannot be read."""
+    try:
+        return sorted(folder.iterdir())
+    except OSError as error:
+        log("serve", INFO, "%s cannot be read: %s", folder, error)
+        return []
+
+
 def _models(folder: Path) -> Iterator[Path]:
     """Files of models in the folder of a version; the one called ``model`` first."""
-    files = [f for f in sorted(folder.iterdir()) if f.is_file() and f.suffix in _SUFFIXES]
+    files = [f for f in _entries(folder) if f.is_file() and f.suffix in _SUFFIXES]
     yield from sorted(files, key=lambda file: file.stem != "model")

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import math
 import os
 import threading
 import time
@@ -34,10 +35,8 @@ from ..core._threads import get_num_threads
 from ..errors import (
     CancelledError,
     DeadlineError,
-    FormatError,
     QueueFullError,
     RelaxVMError,
-    UnsavableError,
 )
 from ..logs import INFO, log
 from ..messages import readable
@@ -54,6 +53,10 @@ _REST: Final = 50e-6
 """Seconds between two turns of calls that pause."""
 _SWAP_TURNS: Final = 3
 """Turns after which a paused run may go to disk: short ones are over sooner than they are saved."""
+_LONGEST_WAIT: Final = 3600.0
+"""Seconds after which the thread of the deadlines looks again: locks do not take any number."""
+_ENDED_DEADLINES: Final = 1_000
+"""Of calls that have ended, this many more than of those that have not are kept."""
 
 
 class Share:
@@ -147,11 +150,15 @@ class Job(Future[Any]):
         """Tell those who wait; without a lock, since they may call the scheduler."""
         value, error = self._outcome
         self._outcome = None, None
-        with suppress(InvalidStateError):
+        try:
             if error is None:
                 self.set_result(value)
             else:
                 self.set_exception(error)
+        except InvalidStateError:
+            pass
+        except BaseException as raised:  # of a callback; errors are logged, but not SystemExit
+            log("serve", INFO, "%s: a callback has raised %r", self.share.name, raised)
 
 
 class Scheduler:
@@ -193,6 +200,7 @@ class Scheduler:
             raise ValueError(f"Scheduler: quantum: expected seconds above 0, got {quantum}")
         if memory is not None and swap is None:
             raise ValueError("Scheduler: memory: expected swap, a folder for runs, beside it")
+        self._process = os.getpid()
         self._quantum = quantum
         self._memory = memory
         self._swap = None if swap is None else Path(swap)
@@ -258,8 +266,14 @@ class Scheduler:
 
         Raises:
             QueueFullError: as many calls of the share wait as may.
-            RelaxVMError: the scheduler is closed.
+            RelaxVMError: the scheduler is closed, or this is a fork of its process, in which it has
+                no threads.
+            ValueError: `timeout` is no number.
         """
+        if timeout is not None and math.isnan(timeout):
+            raise ValueError("submit: timeout: expected seconds, got nan")
+        if os.getpid() != self._process:
+            raise RelaxVMError("the scheduler has no threads in a forked process; make one there")
         job = Job(self, share, begin, priority)
         with self._turns:
             if self._is_closed:
@@ -276,6 +290,8 @@ class Scheduler:
             if timeout is not None:
                 entry = job._submitted + timeout, number, weakref.ref(job)
                 heapq.heappush(self._deadlines, entry)
+                if len(self._deadlines) > 2 * len(self._unfinished) + _ENDED_DEADLINES:
+                    self._forget_deadlines()
                 if self._deadlines[0] is entry:
                     self._clock.notify()
             self._admit(share)
@@ -361,6 +377,14 @@ class Scheduler:
             for condition in (self._over, self._turns, self._clock):
                 condition.notify_all()  # the threads of a closed scheduler end now
 
+    def _forget_deadlines(self) -> None:
+        """Forget those of calls that have ended."""
+        self._deadlines = [
+            entry for entry in self._deadlines
+            if (job := entry[2]()) is not None and job._stage is not _Stage.ENDED
+        ]  # fmt: skip
+        heapq.heapify(self._deadlines)
+
     # The threads
 
     def _work(self) -> None:
@@ -419,7 +443,7 @@ class Scheduler:
             vm, path = job._swapped
             run = load_run(path, vm)
             job._swapped = None
-            path.unlink(missing_ok=True)
+            _remove(path)
             return run
         job.queued = time.monotonic() - job._submitted
         assert job._begin is not None
@@ -445,7 +469,7 @@ class Scheduler:
         path = self._swap / f"relaxvm-{os.getpid()}-{id(self):x}-{next(self._numbers)}.run"
         try:
             run.save(path)
-        except (UnsavableError, FormatError, OSError) as error:
+        except Exception as error:  # whatever hinders it, this thread goes on
             job._is_savable = False  # it stays in memory
             log("serve", INFO, "%s: a run stays in memory: %s", job.share.name, error)
             return
@@ -459,7 +483,7 @@ class Scheduler:
         if job._swapped is not None:
             vm, path = job._swapped
             job._swapped = None
-            path.unlink(missing_ok=True)
+            _remove(path)
         if vm is not None and self._memory is not None:
             self._machines[vm] -= 1
             if self._machines[vm] <= 0:
@@ -495,7 +519,14 @@ class Scheduler:
                 if not late:
                     if self._is_closed and not self._unfinished:
                         return
-                    self._clock.wait(self._deadlines[0][0] - now if self._deadlines else None)
+                    left = self._deadlines[0][0] - now if self._deadlines else _LONGEST_WAIT
+                    self._clock.wait(min(left, _LONGEST_WAIT))
             for job in filter(None, late):
                 text = f"the call of {readable(job.share.name)} has not ended in its time"
                 self._stop(job, DeadlineError(text))
+
+
+def _remove(path: Path) -> None:
+    """Remove the file of a run, if it can be: its call does not depend on that."""
+    with suppress(OSError):
+        path.unlink()

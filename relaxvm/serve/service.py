@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import time
+import weakref
 from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 from numpy.typing import NDArray
 
-from ..errors import DeadlineError
+from ..errors import CancelledError, DeadlineError
 from ..messages import readable
 from ..vm.machine import VirtualMachine
 from .batching import Arrays, Batcher
 from .interface import Interface
 from .models import Model, Repository
-from .scheduling import Scheduler
+from .scheduling import Job, Scheduler
 from .tensors import RequestError
 
 __all__ = ["Answer", "Service", "Statistics"]
@@ -84,6 +85,8 @@ class Service:
         self.timeout = timeout
         self.statistics: dict[tuple[str, str], Statistics] = {}
         self._batchers: WeakKeyDictionary[Model, Batcher] = WeakKeyDictionary()
+        self._loading: dict[Model, list[asyncio.Future[None]]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
         self._loaders = ThreadPoolExecutor(_LOADERS, thread_name_prefix="relaxvm-load")
 
     def statistics_of(self, model: Model) -> Statistics:
@@ -97,13 +100,54 @@ class Service:
     @asynccontextmanager
     async def use(self, name: str, version: str | None = None) -> AsyncIterator[Model]:
         """A model, which is loaded first if need be; see `Repository.use`."""
-        repository = self.repository
-        model = repository.find(name, version)
-        if not repository.try_acquire(model):
-            model = await self.in_loader(repository.acquire, name, version)
+        model = await self.acquire(name, version)
         try:
             yield model
         finally:
+            self.repository.release(model)
+
+    async def acquire(self, name: str, version: str | None = None) -> Model:
+        """As `use`; `Repository.release` has to be called afterwards."""
+        repository = self.repository
+        model = repository.find(name, version)
+        if repository.try_acquire(model):
+            return model
+        # Requests that wait for one model take one of the few threads.
+        waiting = self._loading.get(model)
+        if waiting is None:
+            waiting = self._loading[model] = []
+            task = asyncio.get_running_loop().create_task(self._load(model, waiting))
+            self._tasks.add(task)  # the loop itself keeps only weak references
+            task.add_done_callback(self._tasks.discard)
+        loaded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiting.append(loaded)
+        try:
+            await loaded
+        except asyncio.CancelledError:
+            if loaded.done() and not loaded.cancelled() and loaded.exception() is None:
+                repository.release(model)
+            raise
+        return model
+
+    async def _load(self, model: Model, waiting: list[asyncio.Future[None]]) -> None:
+        """Load a model for those that wait for it; each of them has a use of it afterwards."""
+        repository = self.repository
+        error = None
+        try:
+            await self.in_loader(repository.acquire_model, model)
+        except Exception as raised:
+            error = raised
+        finally:
+            del self._loading[model]
+        for loaded in waiting:
+            if loaded.done():
+                continue
+            if error is not None:
+                loaded.set_exception(error)
+            else:
+                repository.acquire_again(model)
+                loaded.set_result(None)
+        if error is None:
             repository.release(model)
 
     async def infer(
@@ -165,15 +209,22 @@ class Service:
     def _batcher(self, model: Model) -> Batcher:
         batcher = self._batchers.get(model)
         if batcher is None:
-            options, name, version = model.options, model.name, model.version
+            options, repository = model.options, self.repository
+            reference = weakref.ref(model)  # the batchers' dictionary holds it weakly, too
 
             async def compute(arrays: Arrays) -> Arrays:
-                # It may be computed after the requests of the group have been given up.
-                async with self.use(name, version) as used:
+                used = reference()
+                # Those who wait use this very model, also where its file has changed since.  If
+                # all of them have been given up, nobody needs the result.
+                if used is None or not repository.acquire_again(used):
+                    raise CancelledError("nobody waits for the call")
+                try:
                     return await self.call(
                         used, used.vm, used.interface, arrays, options.priority,
                         self.timeout if options.timeout is None else options.timeout,
                     )  # fmt: skip
+                finally:
+                    repository.release(used)
 
             batcher = Batcher(compute, options.batch, options.batch_delay)
             self._batchers[model] = batcher
@@ -188,7 +239,10 @@ class Service:
         priority: int,
         timeout: float,
     ) -> Arrays:
-        """Run a function of a machine of a model; see `infer`."""
+        """Run a function of a machine of a model; see `infer`.
+
+        If it is cancelled, it waits until the run has ended: it uses the machine and the model.
+        """
         args = interface.arranged(inputs)
         function = vm.functions[interface.function]
         job = self.scheduler.submit(
@@ -198,6 +252,9 @@ class Service:
         statistics = self.statistics_of(model)
         try:
             return interface.named(await asyncio.wrap_future(job))
+        except asyncio.CancelledError:
+            await _ended(job)
+            raise
         finally:
             statistics.runs += 1
             statistics.queue += job.queued or 0.0
@@ -221,3 +278,17 @@ class Service:
     def close(self) -> None:
         """End the threads that load models.  The scheduler is closed by its owner."""
         self._loaders.shutdown()
+
+
+async def _ended(job: Job) -> None:
+    """Wait until a cancelled job has ended, whatever happens meanwhile."""
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+
+    def tell(_: object) -> None:
+        with suppress(RuntimeError):  # the loop was closed
+            loop.call_soon_threadsafe(ended.set)
+
+    job.add_done_callback(tell)
+    while not ended.is_set():
+        with suppress(asyncio.CancelledError):
+            await ended.wait()

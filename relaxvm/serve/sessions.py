@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -99,6 +100,7 @@ class Sessions:
         self._expiry = expiry
         self._most = most
         self._sessions: dict[str, Session] = {}
+        self._opening: Counter[str] = Counter()  # by model
 
     @property
     def expiry(self) -> float:
@@ -119,18 +121,25 @@ class Sessions:
         service = self._service
         model = service.repository.find(name, version)
         own = sum(session.model.name == name for session in self._sessions.values())
-        if own >= model.options.sessions or len(self._sessions) >= self._most:
+        own += self._opening[name]
+        count = len(self._sessions) + self._opening.total()
+        if own >= model.options.sessions or count >= self._most:
             raise QueueFullError(
-                f"{readable(name)}: there are {own} sessions already, and {len(self._sessions)} "
+                f"{readable(name)}: there are {own} sessions already, and {count} "
                 f"of all models, the most that may be"
             )
-        if not service.repository.try_acquire(model):
-            model = await service.in_loader(service.repository.acquire, name, version)
+        self._opening[name] += 1
         try:
-            session = Session(model, await service.in_loader(model.new_machine))
-        except BaseException:
-            service.repository.release(model)
-            raise
+            model = await service.acquire(name, version)
+            try:
+                session = Session(model, await service.in_loader(model.new_machine))
+            except BaseException:
+                service.repository.release(model)
+                raise
+        finally:
+            self._opening[name] -= 1
+            if not self._opening[name]:
+                del self._opening[name]
         self._sessions[session.id] = session
         return session
 

@@ -38,6 +38,7 @@ __all__ = [
 HEADER_LENGTH: Final = "inference-header-content-length"
 """The HTTP header with the bytes of the JSON in front of binary tensors."""
 _MAX_RANK: Final = 64
+_MAX_ELEMENTS: Final = 1 << 59
 
 _DTYPES: Final = {
     "BOOL": "bool", "UINT8": "uint8", "UINT16": "uint16", "UINT32": "uint32", "UINT64": "uint64",
@@ -162,6 +163,8 @@ def _tensor(
         or not all(type(dim) is int and 0 <= dim < 1 << 62 for dim in shape)
     ):  # fmt: skip
         raise RequestError(f"{subject}: shape: expected a list of numbers >= 0")
+    if 0 in shape and math.prod(dim or 1 for dim in shape) >= _MAX_ELEMENTS:  # numpy refuses it
+        raise RequestError(f"{subject}: shape: {shape} is too large")
     datatype = item.get("datatype")
     if not isinstance(datatype, str):
         raise RequestError(f"{subject}: datatype: expected a string")
@@ -254,7 +257,7 @@ def _from_json(
     try:
         # Over float64, so that numbers out of range become infinite, without a warning.
         with np.errstate(over="ignore"):
-            wide = np.array(values, None if kind != "float" else np.float64)
+            wide = np.array(values, dtype if kind != "float" else np.float64)
             return wide.astype(dtype).reshape(shape)
     except OverflowError:
         raise RequestError(f"{subject}: an element is too large") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -146,6 +147,7 @@ def test_many_threads_load_a_model_once(folder: Path, scheduler: Scheduler) -> N
         ("limits = {fule = 3}", "limits: "),
         ("limits = {fuel = -3}", "limits: Limits.fuel: expected a number >= 0"),
         ("slots", "double.toml"),
+        ("priority = 1001", "priority: expected a number from -1000 to 1000, got 1001"),
     ],
 )
 def test_wrong_options(
@@ -203,6 +205,8 @@ def test_two_models_of_one_name(tmp_path: Path, scheduler: Scheduler) -> None:
         ("a", {"relaxvm.toml": b""}, "expected VERSION/NAME"),
         ("a", {}, "expected files"),
         ("double", {"1/model.onnx": b""}, "double is .*double.vmexec already"),
+        ("double.toml", {"1/model.onnx": b""}, "no name for a model"),
+        ("versions", {"1/model.onnx": b""}, "versions is there already, and was not sent"),
     ],
 )
 def test_uploads_that_are_refused(
@@ -223,6 +227,96 @@ def test_uploads(folder: Path, scheduler: Scheduler) -> None:
         with repository.use("sent") as model:
             assert len(model.interface.inputs) == count
     assert not list(folder.glob(".upload*"))
+
+
+def test_uploads_are_never_trusted(tmp_path: Path, scheduler: Scheduler) -> None:
+    repository = Repository([tmp_path], scheduler, options=ModelOptions(trusted=True))
+    repository.upload("sent", {"1/model.vmexec": b"\x7fELF"})
+    with pytest.raises(ModelError, match="needs the option trusted"):
+        repository.load("sent")
+
+
+def test_an_upload_that_fails_leaves_what_was_there(
+    folder: Path, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = Repository([folder], scheduler)
+    repository.upload("sent", {"1/model.vmexec": programs.total().to_bytes()})
+    rename = os.rename
+
+    def fail(source: Path, target: Path) -> None:
+        if source.name == "new":
+            raise OSError("full")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", fail)
+    with pytest.raises(OSError, match="full"):
+        repository.upload("sent", {"1/model.vmexec": programs.double().to_bytes()})
+    repository.load("sent")
+    with repository.use("sent") as model:
+        assert len(model.interface.inputs) == 1
+
+
+# Folders that change
+
+
+def test_one_with_wrong_options_does_not_keep_others_from_loading(
+    folder: Path, scheduler: Scheduler
+) -> None:
+    repository = Repository([folder], scheduler)
+    (folder / "double.toml").write_text("nothing = 1")
+    (folder / "shapes.toml").mkdir()
+    with repository.use("double"):  # stays as it was
+        pass
+    repository.load("counter")
+    for name, message in (("double", "unknown option nothing"), ("shapes", "shapes.toml")):
+        with pytest.raises(ModelError, match=message):
+            repository.load(name)
+        with pytest.raises(ModelError, match=r"(double|shapes)\.toml"):
+            Repository([folder], scheduler)
+    (folder / "double.toml").unlink()
+    repository.load("double")
+
+
+def test_a_folder_that_disappears(folder: Path, scheduler: Scheduler) -> None:
+    repository = Repository([folder], scheduler)
+    repository.load("double")
+    moved = folder.rename(folder.with_name("moved"))
+    with pytest.raises(ModelError, match="cannot be looked for"):
+        repository.scan()
+    with repository.use("double"):
+        pass
+    moved.rename(folder)
+    (folder / "double.vmexec").unlink()
+    (folder / "link.vmexec").symlink_to(folder / "double.vmexec")  # goes nowhere
+    repository.scan()
+    for name in ("double", "link"):
+        with pytest.raises(UnknownModelError):
+            repository.find(name)
+
+
+def test_files_that_change_often_do_not_pile_up(tmp_path: Path, scheduler: Scheduler) -> None:
+    repository = Repository([tmp_path], scheduler)
+    for program in (programs.double(), programs.total(), programs.shapes(), programs.counter()):
+        (tmp_path / "new").write_bytes(program.to_bytes())
+        (tmp_path / "new").rename(tmp_path / "model.vmexec")
+        repository.load("model")
+    assert len(repository._executables) == 1
+
+
+def test_one_that_is_unloaded_takes_no_further_requests(
+    folder: Path, scheduler: Scheduler
+) -> None:
+    repository = Repository([folder], scheduler)
+    with repository.use("double") as model:
+        repository.unload("double")
+        with pytest.raises(ModelError, match="was unloaded"):
+            repository.acquire("double")
+        os.utime(folder / "double.vmexec", ns=(0, 0))
+        repository.scan()
+        with pytest.raises(ModelError, match="was unloaded"):
+            repository.acquire("double")
+        assert model.is_loaded
+    assert not model.is_loaded
 
 
 def test_interfaces() -> None:

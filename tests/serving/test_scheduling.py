@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
+import textwrap
 import threading
 import time
 from collections.abc import Callable
@@ -24,6 +27,7 @@ from relaxvm.errors import (
 from relaxvm.serve import Job, Scheduler, Share
 from relaxvm.vm import Run
 
+from .. import children
 from . import programs
 
 X = np.arange(6.0).reshape(2, 3)
@@ -274,3 +278,86 @@ def test_wrong_shares(options: dict[str, float], message: str) -> None:
         pytest.raises(ValueError, match=f"share bad: {message}: expected"),
     ):
         scheduler.share("bad", **options)  # type: ignore[arg-type]
+
+
+def test_timeouts_of_any_length() -> None:
+    with Scheduler(threads=1) as scheduler:
+        share = scheduler.share("any")
+        for timeout in (float("inf"), 1e300, 1e12):
+            shapes(scheduler, share, timeout=timeout).result()
+        with pytest.raises(ValueError, match="timeout: expected seconds, got nan"):
+            shapes(scheduler, share, timeout=float("nan"))
+        with pytest.raises(DeadlineError):  # the thread of the deadlines still runs
+            endless(scheduler, share, timeout=0.02).result(10)
+        shapes(scheduler, share, timeout=-1.0).exception(10)
+
+
+def test_deadlines_of_ended_calls_are_forgotten() -> None:
+    with Scheduler(threads=1) as scheduler:
+        share = scheduler.share("many")
+        jobs = []
+        for _ in range(3_000):
+            jobs.append(shapes(scheduler, share, timeout=1e6))
+            jobs[-1].result()
+        assert len(scheduler._deadlines) < 1_100
+
+
+def test_what_callbacks_raise_ends_no_thread() -> None:
+    def callback(_: object) -> None:
+        raise SystemExit
+
+    with Scheduler(threads=1) as scheduler:
+        share = scheduler.share("calls")
+        for _ in range(3):
+            job = shapes(scheduler, share)
+            job.add_done_callback(callback)
+            job.result(10)
+        endless(scheduler, share, timeout=0.01).add_done_callback(callback)
+        with pytest.raises(DeadlineError):
+            endless(scheduler, share, timeout=0.02).result(10)
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_folder_for_runs_that_has_gone(tmp_path: Path, is_late: bool) -> None:
+    """Runs stay in memory; those that are lost fail, and the threads go on."""
+    swap = tmp_path / "swap"
+    swap.mkdir()
+    big, rounds = np.zeros(20_000, np.int64), np.array(900)
+    with Scheduler(threads=1, quantum=0.0005, memory=1 << 18, swap=swap) as scheduler:
+        share = scheduler.share("big")
+        jobs = [
+            scheduler.submit(share, lambda vm=vm: vm["main"].start(big, rounds))  # type: ignore[misc]
+            for vm in [VirtualMachine(programs.add()) for _ in range(6)]
+        ]
+        if is_late:
+            until(lambda: scheduler.swapped > 0 or not scheduler.unfinished)
+        shutil.rmtree(swap, ignore_errors=True)
+        while swap.exists():  # a run was written meanwhile
+            shutil.rmtree(swap, ignore_errors=True)
+        swap.write_bytes(b"a file")
+        shapes(scheduler, share, priority=1).result(10)
+        for job in jobs:
+            job.cancel()
+            assert isinstance(job.exception(30), (type(None), CancelledError, OSError))
+        shapes(scheduler, share).result(10)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_in_a_forked_process() -> None:
+    script = """
+        import os, sys, warnings
+        import numpy as np, relaxvm
+        from relaxvm.serve import Scheduler
+        warnings.simplefilter("ignore")
+        with Scheduler(threads=1) as scheduler:
+            share = scheduler.share("s")
+            pid = os.fork()
+            if not pid:
+                try:
+                    scheduler.submit(share, lambda: None)
+                except relaxvm.errors.RelaxVMError as error:
+                    print(error, flush=True)
+                os._exit(0)
+            os.waitpid(pid, 0)
+    """
+    assert "no threads in a forked process" in children.run_script(textwrap.dedent(script))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import gzip
 import http.client
@@ -9,6 +10,7 @@ import json
 import logging
 import os
 import re
+import select
 import signal
 import socket
 import sys
@@ -16,7 +18,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +26,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from relaxvm.errors import RelaxVMError
-from relaxvm.serve import RemoteError, RemoteMachine, Repository, Scheduler
+from relaxvm.errors import QueueFullError, RelaxVMError
+from relaxvm.serve import Model, ModelError, RemoteError, RemoteMachine, Repository, Scheduler
+from relaxvm.serve.service import Answer, Service
+from relaxvm.serve.sessions import Session, Sessions
 
 from .. import children
 from . import programs
@@ -389,7 +393,120 @@ def test_too_many_bytes_at_a_time(folder: Path) -> None:
             assert infer(address, "double", A, A)[0] == 200
 
 
+def test_requests_that_are_given_up_while_the_model_loads(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No use of the model is left, and loading it takes one thread."""
+    begun, go_on = threading.Event(), threading.Event()
+    load = Repository._load
+    loads = []
+
+    def slow(self: Repository, model: Model) -> None:
+        if model.name == "double":
+            loads.append(model)
+            begun.set()
+            go_on.wait(30)
+        load(self, model)
+
+    monkeypatch.setattr(Repository, "_load", slow)
+
+    async def use() -> None:
+        with Scheduler(threads=1) as scheduler:
+            repository = Repository([folder], scheduler)
+            service = Service(repository, scheduler)
+            tasks = [
+                asyncio.create_task(service.infer("double", None, {"x": A, "y": A}))
+                for _ in range(6)
+            ]
+            while not begun.is_set():
+                await asyncio.sleep(0.001)
+            await service.infer("shapes", None, {"arg0": A})  # others are loaded meanwhile
+            for task in tasks[:3]:
+                task.cancel()
+            go_on.set()
+            results = await asyncio.gather(*tasks, return_exceptions=True)
+            assert [isinstance(each, Answer) for each in results] == [False] * 3 + [True] * 3
+            model = repository.find("double")
+            assert (len(loads), model._users, service._loading) == (1, 0, {})
+            with pytest.raises(ModelError, match="model broken cannot be loaded"):
+                await service.infer("broken", None, {})
+            service.close()
+
+    asyncio.run(use())
+
+
+def test_batches_are_computed_by_the_model_that_has_checked_them(tmp_path: Path) -> None:
+    """Its file changes, and it is unloaded, while requests wait for others."""
+    programs.double().save(tmp_path / "m.vmexec")
+    (tmp_path / "m.toml").write_text("batch = 8\nbatch_delay = 0.1\n")
+
+    async def use() -> None:
+        with Scheduler(threads=1) as scheduler:
+            repository = Repository([tmp_path], scheduler)
+            service = Service(repository, scheduler)
+            tasks = [
+                asyncio.create_task(service.infer("m", None, {"x": A, "y": A})) for _ in range(2)
+            ]
+            while repository.find("m")._users < 2:
+                await asyncio.sleep(0.001)
+            model = repository.find("m")
+            (tmp_path / "m.vmexec").unlink()
+            programs.total().save(tmp_path / "m.vmexec")
+            repository.unload("m")
+            repository.load("m")
+            for answer in await asyncio.gather(*tasks):
+                np.testing.assert_array_equal(answer.arrays["output_0"], 4 * A)
+            assert repository.find("m") is not model
+            service.close()
+
+    asyncio.run(use())
+
+
+def test_large_answers_to_small_requests(address: str) -> None:
+    status, data = infer(address, "double", A, A, outputs=[{"name": "output_0"}] * 2)
+    assert (status, data["error"]) == (400, "output output_0 is there twice")
+
+
 # Sessions
+
+
+def test_a_call_that_is_given_up_ends_before_the_next_one(folder: Path) -> None:
+    async def use() -> None:
+        with Scheduler(threads=2) as scheduler:
+            repository = Repository([folder], scheduler)
+            service = Service(repository, scheduler)
+            sessions = Sessions(service, most=2)
+            opened = await asyncio.gather(
+                *(sessions.open("endless") for _ in range(4)), return_exceptions=True
+            )
+            assert sum(isinstance(each, QueueFullError) for each in opened) == 2
+            session = next(each for each in opened if isinstance(each, Session))
+            session.set_input("main", {"arg0": A})
+            for _ in range(5):
+                task = asyncio.create_task(sessions.invoke_stateful(session, "main"))
+                while not session.model.share.running:
+                    await asyncio.sleep(0.001)
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
+                assert (session.model.share.running, session.lock.locked()) == (0, False)
+            await sessions.close(session)
+            sessions.close_all()
+            assert session.model._users == 0
+            service.close()
+
+    asyncio.run(use())
+
+
+def test_a_connection_that_the_server_has_closed(folder: Path) -> None:
+    with server(folder) as address, RemoteMachine(f"http://{address}", "counter") as vm:
+        connection = vm._connection
+        assert connection.sock is not None
+        connection.sock.shutdown(socket.SHUT_WR)  # the server closes its side now
+        assert select.select([connection.sock], [], [], 30)[0]
+        vm.set_input("main", np.ones(1, np.float32))
+        vm.invoke_stateful("main")
+        assert vm.get_outputs("main") == 1
 
 
 def test_stateful_calls(address: str) -> None:

@@ -77,6 +77,12 @@ def test_json_that_clients_send() -> None:
     assert whole.parameters["priority"] == 1
 
 
+def test_large_integers_are_exact() -> None:
+    values = [2**63 + 1, 1, 2**64 - 1]
+    found = parse(request(shape=[3], datatype="UINT64", data=values)).inputs["x"]
+    assert found.tolist() == values
+
+
 def test_the_largest_elements() -> None:
     array = np.array([[0.5, 2, 1], [-1, -3, -2]], np.float32)
     parts, _ = encode({}, [(Wanted("y", False, 2), array)])
@@ -106,6 +112,7 @@ def test_the_largest_elements() -> None:
         (request(shape=[1], datatype="FP32"), "data: expected a list"),
         (request(shape=[2], datatype="FP32", data=[1]), "expected 2 elements .* got 1"),
         (request(shape=[1 << 61, 2], datatype="FP32", data=[1]), "got 1"),
+        (request(shape=[0, 1 << 61], datatype="FP32", data=[]), r"input x: shape: .* too large"),
         (request(shape=[1, 2], datatype="FP32", data=[[1, 2], [3]]), "different lengths"),
         (request(shape=[1], datatype="FP32", data=["1"]), "expected numbers, got"),
         (request(shape=[1], datatype="INT8", data=[128]), "does not fit int8"),
