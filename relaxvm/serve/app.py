@@ -73,7 +73,7 @@ class Settings:
     Attributes:
         token: what clients have to send as ``Authorization: Bearer TOKEN``; None for nothing.
         request_bytes: the most bytes of a request, also once it is decompressed.
-        total_bytes: the most bytes of all requests at a time.
+        total_bytes: the most bytes of all requests at a time, and of the inputs that sessions keep.
         timeout: seconds for a request whose model does not say.
         control: whether clients may load and unload models.
         uploads: whether they may send models.
@@ -120,8 +120,9 @@ class _Server:
         self._scheduler = scheduler
         self._service = Service(repository, scheduler, timeout=settings.timeout)
         self._sessions = Sessions(
-            self._service, expiry=settings.session_expiry, most=settings.sessions
-        )
+            self._service, expiry=settings.session_expiry, most=settings.sessions,
+            most_bytes=settings.total_bytes,
+        )  # fmt: skip
         self._metrics = Metrics(self._service, self._sessions)
         self._is_open = False
         self._bytes = 0  # of requests that are being read or answered
@@ -200,6 +201,8 @@ class _Server:
             response = JSONResponse({"error": message}, status)
             if status == 503:
                 response.headers["retry-after"] = "1"
+            if status == 408:  # the rest of it may never come
+                response.headers["connection"] = "close"
             if status == 401:
                 response.headers["www-authenticate"] = "Bearer"
         finally:
@@ -454,7 +457,7 @@ class _Server:
     async def _set_input(self, request: Request) -> Response:
         session = self._session(request)
         wish = await self._wish(request)
-        session.set_input(request.path_params["function"], wish.inputs)
+        await self._sessions.set_input(session, request.path_params["function"], wish.inputs)
         return JSONResponse({})
 
     async def _invoke_stateful(self, request: Request) -> Response:

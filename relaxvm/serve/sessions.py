@@ -39,6 +39,7 @@ class Session:
         id: its secret name.
         model: which runs in it.
         vm: its machine.
+        input_bytes: of the inputs that it keeps, by function.
     """
 
     def __init__(self, model: Model, vm: VirtualMachine) -> None:
@@ -48,6 +49,7 @@ class Session:
         self.lock = asyncio.Lock()  # one call at a time, in the order of their arrival
         self.used = time.monotonic()
         self.is_closed = False
+        self.input_bytes: dict[str, int] = {}
         self._interfaces: dict[str, Interface] = {}
         self._inputs: dict[str, dict[str, NDArray[Any]]] = {}
         self._outputs: dict[str, Mapping[str, NDArray[Any]]] = {}
@@ -62,15 +64,6 @@ class Session:
         if found is None:
             found = self._interfaces[function] = Interface.of(self.vm.executable, function)
         return found
-
-    def set_input(self, function: str, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Keep the inputs of a function for `Sessions.invoke_stateful`.
-
-        Raises:
-            NotServableError, RequestError: there is no such function, or the inputs do not fit.
-        """
-        self.interface(function).arranged(arrays)
-        self._inputs[function] = dict(arrays)
 
     def get_outputs(self, function: str) -> Mapping[str, NDArray[Any]]:
         """The outputs of the last `Sessions.invoke_stateful` of a function.
@@ -93,12 +86,21 @@ class Sessions:
         service: runs their calls.
         expiry: seconds without a call after which a session is closed.
         most: the most sessions of all models.
+        most_bytes: the most bytes of the inputs that they keep.
     """
 
-    def __init__(self, service: Service, *, expiry: float = 600.0, most: int = 1_000) -> None:
+    def __init__(
+        self,
+        service: Service,
+        *,
+        expiry: float = 600.0,
+        most: int = 1_000,
+        most_bytes: int = 1 << 30,
+    ) -> None:
         self._service = service
         self._expiry = expiry
         self._most = most
+        self._most_bytes = most_bytes
         self._sessions: dict[str, Session] = {}
         self._opening: Counter[str] = Counter()  # by model
 
@@ -158,8 +160,27 @@ class Sessions:
         session.used = time.monotonic()
         return session
 
+    async def set_input(
+        self, session: Session, function: str, arrays: Mapping[str, NDArray[Any]]
+    ) -> None:
+        """Keep the inputs of a function for `invoke_stateful`.
+
+        Raises:
+            NotServableError, RequestError: there is no such function, or the inputs do not fit.
+            QueueFullError: the sessions would keep too many bytes.
+        """
+        session.interface(function).arranged(arrays)
+        has_texts = any(array.dtype.hasobject for array in arrays.values())
+        count = await asyncio.to_thread(_nbytes, arrays) if has_texts else _nbytes(arrays)
+        held = sum(sum(each.input_bytes.values()) for each in self._sessions.values())
+        if held - session.input_bytes.get(function, 0) + count > self._most_bytes:
+            raise QueueFullError(f"the inputs of all sessions would take more than "
+                                 f"{self._most_bytes} bytes")  # fmt: skip
+        session._inputs[function] = dict(arrays)
+        session.input_bytes[function] = count
+
     async def invoke_stateful(self, session: Session, function: str) -> None:
-        """Call a function with the inputs of `Session.set_input`.
+        """Call a function with the inputs of `set_input`.
 
         Raises:
             RequestError: no inputs are set.
@@ -208,3 +229,11 @@ class Sessions:
         """Close all sessions."""
         for session in list(self._sessions.values()):
             self._close(session)
+
+
+def _nbytes(arrays: Mapping[str, NDArray[Any]]) -> int:
+    """The bytes of arrays, with those of their strings."""
+    texts = [array.ravel() for array in arrays.values() if array.dtype.hasobject]
+    return sum(array.nbytes for array in arrays.values()) + sum(
+        sum(map(len, each)) for each in texts
+    )

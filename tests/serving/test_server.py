@@ -383,6 +383,19 @@ def test_uploads(tmp_path: Path) -> None:
         assert ask(address, "POST", "/v2/repository/models/other/load", body)[0] == 400
 
 
+def test_a_request_that_does_not_arrive_ends_its_connection(folder: Path) -> None:
+    with server(folder, timeout=0.2) as address:
+        host, port = address.split(":")
+        with socket.create_connection((host, int(port)), timeout=20) as connection:
+            connection.sendall(b"POST /v2/models/double/infer HTTP/1.1\r\nhost: a\r\n"
+                               b"content-length: 100\r\n\r\n{")  # fmt: skip
+            answer = b""
+            while part := connection.recv(1 << 16):
+                answer += part
+        assert answer.startswith(b"HTTP/1.1 408 ")
+        assert b"has not arrived in time" in answer
+
+
 def test_too_many_bytes_at_a_time(folder: Path) -> None:
     with server(folder, total_bytes=1000) as address:
         assert infer(address, "double", A, A)[0] == 200
@@ -481,7 +494,7 @@ def test_a_call_that_is_given_up_ends_before_the_next_one(folder: Path) -> None:
             )
             assert sum(isinstance(each, QueueFullError) for each in opened) == 2
             session = next(each for each in opened if isinstance(each, Session))
-            session.set_input("main", {"arg0": A})
+            await sessions.set_input(session, "main", {"arg0": A})
             for _ in range(5):
                 task = asyncio.create_task(sessions.invoke_stateful(session, "main"))
                 while not session.model.share.running:
@@ -493,6 +506,26 @@ def test_a_call_that_is_given_up_ends_before_the_next_one(folder: Path) -> None:
             await sessions.close(session)
             sessions.close_all()
             assert session.model._users == 0
+            service.close()
+
+    asyncio.run(use())
+
+
+def test_the_inputs_of_sessions_are_bounded(folder: Path) -> None:
+    async def use() -> None:
+        with Scheduler(threads=1) as scheduler:
+            service = Service(Repository([folder], scheduler), scheduler)
+            sessions = Sessions(service, most_bytes=70)
+            first, second = await sessions.open("shapes"), await sessions.open("shapes")
+            texts = np.array(["a" * 9, "b"], object)  # 26 bytes
+            for _ in range(3):  # in place of those before
+                await sessions.set_input(first, "main", {"arg0": A})
+            await sessions.set_input(second, "main", {"arg0": texts})
+            with pytest.raises(QueueFullError, match="would take more than 70 bytes"):
+                await sessions.set_input(second, "main", {"arg0": np.ones(12, np.float32)})
+            await sessions.close(first)
+            await sessions.set_input(second, "main", {"arg0": np.ones(12, np.float32)})
+            sessions.close_all()
             service.close()
 
     asyncio.run(use())
