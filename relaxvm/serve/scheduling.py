@@ -55,8 +55,8 @@ _SWAP_TURNS: Final = 3
 """Turns after which a paused run may go to disk: short ones are over sooner than they are saved."""
 _LONGEST_WAIT: Final = 3600.0
 """Seconds after which the thread of the deadlines looks again: locks do not take any number."""
-_ENDED_DEADLINES: Final = 1_000
-"""Of calls that have ended, this many more than of those that have not are kept."""
+_ENDED: Final = 1_000
+"""Lists keep calls that have ended until there are this many more of them than of others."""
 
 
 class Share:
@@ -290,10 +290,9 @@ class Scheduler:
             if timeout is not None:
                 entry = job._submitted + timeout, number, weakref.ref(job)
                 heapq.heappush(self._deadlines, entry)
-                if len(self._deadlines) > 2 * len(self._unfinished) + _ENDED_DEADLINES:
-                    self._forget_deadlines()
                 if self._deadlines[0] is entry:
                     self._clock.notify()
+            self._forget_ended(share)
             self._admit(share)
         return job
 
@@ -377,13 +376,22 @@ class Scheduler:
             for condition in (self._over, self._turns, self._clock):
                 condition.notify_all()  # the threads of a closed scheduler end now
 
-    def _forget_deadlines(self) -> None:
-        """Forget those of calls that have ended."""
-        self._deadlines = [
-            entry for entry in self._deadlines
-            if (job := entry[2]()) is not None and job._stage is not _Stage.ENDED
-        ]  # fmt: skip
-        heapq.heapify(self._deadlines)
+    def _forget_ended(self, share: Share) -> None:
+        """Forget calls that have ended, where most are such ones: stopped before their turn, or
+        long before their deadline."""
+        count = len(self._unfinished)
+        if len(self._deadlines) > 2 * count + _ENDED:
+            self._deadlines = [
+                entry for entry in self._deadlines
+                if (job := entry[2]()) is not None and job._stage is not _Stage.ENDED
+            ]  # fmt: skip
+            heapq.heapify(self._deadlines)
+        if len(self._ready) > 2 * count + _ENDED:
+            self._ready = [entry for entry in self._ready if entry[3]._stage is _Stage.READY]
+            heapq.heapify(self._ready)
+        if len(share._line) > 2 * share.waiting + _ENDED:
+            share._line = [entry for entry in share._line if entry[2]._stage is _Stage.WAITING]
+            heapq.heapify(share._line)
 
     # The threads
 

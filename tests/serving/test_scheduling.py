@@ -302,6 +302,20 @@ def test_deadlines_of_ended_calls_are_forgotten() -> None:
         assert len(scheduler._deadlines) < 1_100
 
 
+def test_calls_that_were_stopped_before_their_turn_are_forgotten() -> None:
+    with Scheduler(threads=1) as scheduler:
+        share = scheduler.share("first", slots=1)
+        running = endless(scheduler, share, priority=1)
+        other = scheduler.share("other")
+        for _ in range(3_000):
+            shapes(scheduler, share).cancel()  # waits for a slot
+            shapes(scheduler, other).cancel()  # waits for a turn
+        assert max(len(share._line), len(scheduler._ready)) < 1_100
+        waiting = shapes(scheduler, share)
+        running.cancel()
+        assert waiting.result(10)
+
+
 def test_what_callbacks_raise_ends_no_thread() -> None:
     def callback(_: object) -> None:
         raise SystemExit
