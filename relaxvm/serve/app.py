@@ -183,7 +183,7 @@ class _Server:
     ) -> Response:
         """Handle a request; errors become answers, and every request is logged."""
         begun = time.perf_counter()
-        fields: dict[str, Any] = {"method": request.method, "path": request.url.path}
+        fields: dict[str, Any] = {"method": request.method, "path": _logged_path(request.url.path)}
         request.state.fields = fields
         request.state.held = 0
         try:
@@ -447,7 +447,6 @@ class _Server:
         name, _ = self._name(request)
         session = self._sessions.find(request.path_params["session"], name)
         request.state.fields |= {"model": name, "version": session.model.version}
-        request.state.fields["path"] = f"/v2/models/{name}/sessions/..."  # the id is a secret
         return session
 
     async def _close_session(self, request: Request) -> Response:
@@ -482,12 +481,15 @@ class _Door:
 
     def __init__(self, app: ASGIApp, token: str | None) -> None:
         self._app = app
-        self._expected = None if token is None else f"Bearer {token}".encode()
+        self._expected = None if token is None else token.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and self._expected and scope["path"] not in _NO_LOAD:
             given = dict(scope["headers"]).get(b"authorization", b"")
-            if not hmac.compare_digest(given, self._expected):
+            scheme, _, found = given.partition(b" ")
+            is_right = hmac.compare_digest(found, self._expected)
+            if scheme.lower() != b"bearer" or not is_right:
+                _log_refused(scope["method"], scope["path"], 401)
                 response = JSONResponse(
                     {"error": "expected the header Authorization: Bearer TOKEN"}, 401,
                     {"www-authenticate": "Bearer"},
@@ -497,8 +499,21 @@ class _Door:
         await self._app(scope, receive, send)
 
 
+def _log_refused(method: str, path: str, status: int) -> None:
+    """Log a request that has reached no handler."""
+    fields = {"method": method, "path": _logged_path(path), "status": status}
+    _LOG.info("request", extra={"fields": fields})
+
+
+def _logged_path(path: str) -> str:
+    """A path without the id of a session, which is a secret."""
+    before, mark, _ = path.partition("/sessions/")
+    return f"{before}{mark}..." if mark else path
+
+
 async def _no_route(request: Request, error: Exception) -> Response:
     status: int = getattr(error, "status_code", 404)
+    _log_refused(request.method, request.url.path, status)
     path = readable(request.url.path)
     message = f"there is nothing at {path}"
     if status == 405:

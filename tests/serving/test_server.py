@@ -342,6 +342,23 @@ def test_tokens(folder: Path) -> None:
             assert "main" in vm.functions
 
 
+def test_requests_that_are_refused_are_logged(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    token = "a-token-of-this-test"
+    caplog.set_level(logging.INFO, logger="relaxvm.serve")
+    with server(folder, token=token) as address:
+        ask(address, "GET", "/v2")
+        for path in ("/none", "/v2/models/double/sessions/secret"):
+            ask(address, "GET", path, authorization=f"bearer {token}")
+        ask(address, "DELETE", "/v2/models/double/sessions/s", authorization=f"Bearer {token}")
+    found = [record.fields for record in caplog.records if record.message == "request"]
+    path = "/v2/models/double/sessions/..."
+    assert [(each["path"], each["status"]) for each in found] == [
+        ("/v2", 401), ("/none", 404), (path, 405), (path, 404),
+    ]  # fmt: skip
+
+
 def test_no_control(folder: Path) -> None:
     with server(folder, control=False) as address:
         for what in ("load", "unload"):
