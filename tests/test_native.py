@@ -10,6 +10,7 @@ import pickle
 import signal
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -857,12 +858,14 @@ def is_held(wait: NativeFunction, flag: Any, milliseconds: int = 3_000) -> bool:
 
     The other thread asks for the lock before the kernel is called.  It gets the lock only from a
     kernel that releases it: this thread does nothing else in between that would, and is not asked
-    to within the switch interval, however busy the machine is.
+    to within the switch interval, however busy the machine is.  Then it lets the kernel wait, so
+    that the call is none of the quick ones.
     """
     go, flag[0] = threading.Event(), 0
 
     def work() -> None:
         go.wait()
+        time.sleep(0.005)
         flag[0] = 1
 
     before = sys.getswitchinterval()
