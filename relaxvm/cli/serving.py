@@ -11,12 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from ..vm.program_cache import size_of
 from .console import Console
 from .exits import CommandError, Exit, UsageError, read_error
 
 __all__ = ["add_commands"]
 
-_UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _TOKEN: Final = "RELAXVM_SERVE_TOKEN"
 
 
@@ -60,13 +60,11 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
 
 
 def _size(text: str) -> int:
-    number, unit = text.upper().removesuffix("IB").removesuffix("B"), ""
-    if number[-1:] in _UNITS and number[-1:]:
-        number, unit = number[:-1], number[-1]
-    if not (number.isascii() and number.isdigit() and len(number) < 16):
+    size = size_of(text)
+    if size is None:
         raise argparse.ArgumentTypeError(f"expected bytes, or a number with K, M, G or T, "
                                          f"got {text!r}")  # fmt: skip
-    return int(number) * _UNITS[unit]
+    return size
 
 
 def _serve(args: argparse.Namespace, console: Console) -> int:

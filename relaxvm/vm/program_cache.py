@@ -57,6 +57,7 @@ __all__ = [
     "entries",
     "is_enabled",
     "programs_path",
+    "size_of",
 ]
 
 _LAYOUT: Final = "2"
@@ -102,14 +103,22 @@ def cache_limit() -> int:
     text = os.environ.get("RELAXVM_CACHE_SIZE", "").strip().upper()
     if not text:
         return _SIZE
-    number, unit = text.removesuffix("B").removesuffix("I"), ""
-    if number[-1:] in _UNITS:
-        number, unit = number[:-1], number[-1]
-    if not (number.isascii() and number.isdigit() and len(number) < 16):
+    size = size_of(text)
+    if size is None:
         raise ValueError(
             f"RELAXVM_CACHE_SIZE: expected a number of bytes, or one with K, M, G or T, "
             f"got {os.environ['RELAXVM_CACHE_SIZE']!r}"
         )
+    return size
+
+
+def size_of(text: str) -> int | None:
+    """The bytes that a text such as ``500M`` or ``2GiB`` says; None if it is no size."""
+    number, unit = text.strip().upper().removesuffix("B").removesuffix("I"), ""
+    if number and number[-1] in _UNITS:
+        number, unit = number[:-1], number[-1]
+    if not (number.isascii() and number.isdigit() and len(number) < 16):
+        return None
     return int(number) * _UNITS[unit]
 
 

@@ -10,7 +10,9 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,14 +41,14 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.001)
 
 
-def endless(scheduler: Scheduler, share: Share, **options: object) -> Job:
+def endless(scheduler: Scheduler, share: Share, **options: Any) -> Job:
     vm = VirtualMachine(programs.endless(), functions={})
-    return scheduler.submit(share, lambda: vm["main"].start(X), **options)  # type: ignore[arg-type]
+    return scheduler.submit(share, lambda: vm["main"].start(X), **options)
 
 
-def shapes(scheduler: Scheduler, share: Share, **options: object) -> Job:
+def shapes(scheduler: Scheduler, share: Share, **options: Any) -> Job:
     vm = VirtualMachine(programs.shapes(), functions={})
-    return scheduler.submit(share, lambda: vm["main"].start(X), **options)  # type: ignore[arg-type]
+    return scheduler.submit(share, lambda: vm["main"].start(X), **options)
 
 
 def test_results_and_errors_are_those_of_the_call() -> None:
@@ -248,7 +250,7 @@ def test_runs_that_wait_go_to_disk(tmp_path: Path) -> None:
         share = scheduler.share("big")
         machines = [VirtualMachine(programs.add()) for _ in range(6)]
         jobs = [
-            scheduler.submit(share, lambda vm=vm: vm["main"].start(big, rounds))  # type: ignore[misc]
+            scheduler.submit(share, partial(vm["main"].start, big, rounds))
             for vm in machines
         ]
         doomed = endless(scheduler, share)
@@ -263,21 +265,21 @@ def test_runs_that_wait_go_to_disk(tmp_path: Path) -> None:
     ("options", "message"),
     [({"threads": 0}, "threads: expected at least 1"), ({"quantum": 0}, "quantum: expected")],
 )
-def test_wrong_settings(options: dict[str, float], message: str) -> None:
+def test_wrong_settings(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Scheduler(**options)  # type: ignore[arg-type]
+        Scheduler(**options)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [({"weight": 0}, "weight"), ({"slots": 0}, "slots"), ({"queue": -1}, "queue")],
 )
-def test_wrong_shares(options: dict[str, float], message: str) -> None:
+def test_wrong_shares(options: dict[str, Any], message: str) -> None:
     with (
         Scheduler(threads=1) as scheduler,
         pytest.raises(ValueError, match=f"share bad: {message}: expected"),
     ):
-        scheduler.share("bad", **options)  # type: ignore[arg-type]
+        scheduler.share("bad", **options)
 
 
 def test_timeouts_of_any_length() -> None:
@@ -340,7 +342,7 @@ def test_a_folder_for_runs_that_has_gone(tmp_path: Path, is_late: bool) -> None:
     with Scheduler(threads=1, quantum=0.0005, memory=1 << 18, swap=swap) as scheduler:
         share = scheduler.share("big")
         jobs = [
-            scheduler.submit(share, lambda vm=vm: vm["main"].start(big, rounds))  # type: ignore[misc]
+            scheduler.submit(share, partial(vm["main"].start, big, rounds))
             for vm in [VirtualMachine(programs.add()) for _ in range(6)]
         ]
         if is_late:
