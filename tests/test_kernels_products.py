@@ -132,6 +132,23 @@ def test_einsum(subscripts: str, shapes: Any, dtype: str) -> None:
     check("einsum", *operands, subscripts, want=np.asarray(want).astype(dtype))
 
 
+@pytest.mark.parametrize(("subscripts", "shapes"), EQUATIONS)
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e5m2", "float8_e4m3fnuz", "int4", "uint4"])
+def test_einsum_of_ml_dtypes(subscripts: str, shapes: Any, dtype: str) -> None:
+    narrow = np.dtype(getattr(pytest.importorskip("ml_dtypes"), dtype))
+    working = np.int32 if "int" in dtype else np.float32
+    operands = [np.asarray(counts(*shape, dtype="int32") % 3, narrow) for shape in shapes]
+    want = np.einsum(subscripts, *[each.astype(working) for each in operands])
+    check("einsum", *operands, subscripts, want=np.asarray(want).astype(narrow))
+
+
+def test_einsum_of_ml_dtypes_over_an_operand() -> None:
+    a = normal(3, 3).astype(pytest.importorskip("ml_dtypes").bfloat16)
+    want = np.einsum("ij,jk->ik", *[a.astype(np.float32)] * 2).astype(a.dtype)
+    run("einsum", a, a, "ij,jk->ik", a)
+    np.testing.assert_array_equal(a, want)
+
+
 def test_einsum_over_an_operand() -> None:
     a, b = normal(3, 3), normal(3, 3)
     want = a @ b

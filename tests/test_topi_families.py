@@ -467,7 +467,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: topi.scatter_nd(A, te.placeholder((3, 1), "int64"), A),
         "at most 2 coordinates",
     ),
-    "indices": (lambda: topi.index_put(A, [], A), "expected 1 to 2 indices, got 0"),
+    "indices": (lambda: topi.index_put(A, [], A), "indices: expected at least one te.Tensor"),
     "operands": (lambda: topi.einsum("ij,jk->ik", A), "has 2 operands, got 1"),
     "letters": (lambda: topi.einsum("i?->i", A), "expected letters"),
     "dimensions": (

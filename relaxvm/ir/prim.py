@@ -442,9 +442,7 @@ def as_scalar(value: Any, dtype: str | None = None) -> Expr:
         if type(expr.ty) is not PrimType:
             raise TypeError(f"expected a scalar, got {expr} of type {expr.ty}")
         return expr
-    if (hasattr(value, "item") and not hasattr(value, "shape")) or getattr(
-        value, "shape", None
-    ) == ():
+    if hasattr(value, "item") and getattr(value, "shape", ()) == ():
         value = value.item()
     if isinstance(value, bool):
         return immediate(dtype or "bool", value)

@@ -466,7 +466,8 @@ class _Planner:
 
 
 def _plain(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    if dtype.kind not in "biufc" or np.dtype(dtype.char) is not dtype:
+    is_own = dtype.kind in "biufc" and dtype.isbuiltin != 2  # float8_e5m2 is of kind "f", too
+    if not is_own or np.dtype(dtype.char) is not dtype:
         raise _Unplanned  # of another byte order, say
     return dtype
 

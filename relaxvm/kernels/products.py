@@ -170,14 +170,21 @@ def _narrow_matmul(left: NDArray[Any], right: NDArray[Any], out: NDArray[Any]) -
 def einsum(*operands: Tensor, subscripts: Text, out: Out) -> None:
     """out = the sum that subscripts describe, as in numpy.einsum: "bij,bjk->bik".  The operands
     have one data type.  With several operands BLAS is used where possible, and memory for its
-    results."""
+    results.  The data types of ml_dtypes are computed in float32 or int32."""
     shape = _einsum_shape(subscripts, operands)
     dtype = operands[0].dtype
     for operand in operands:
         dtype = result_dtype(np.multiply, a=operands[0], b=operand)
     check_out(out, dtype, shape)
-    parts = [copy_if_overlapping(operand, out) for operand in operands]
-    contract(subscripts, parts, out)
+    if dtype.isbuiltin != 2:
+        parts = [copy_if_overlapping(operand, out) for operand in operands]
+        contract(subscripts, parts, out)
+        return
+    # numpy.einsum has no loops for these, and raises a SystemError for one operand.
+    working = np.dtype(np.int32 if np.can_cast(dtype, np.int32, "safe") else np.float32)
+    product = np.empty(out.shape, working)
+    contract(subscripts, [converted(operand, working) for operand in operands], product)
+    copy_pieces(out, product)
 
 
 def _einsum_shape(subscripts: str, operands: tuple[NDArray[Any], ...]) -> Dims:

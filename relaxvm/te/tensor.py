@@ -96,6 +96,8 @@ class Tensor:
             return TensorSlice(self, indices)  # type: ignore[return-value]  # nearly none is one
         return TensorLoad(self, indices)
 
+    __iter__ = None  # Python would ask for elements without end
+
     def __call__(self, *indices: Any) -> TensorLoad:
         return TensorLoad(self, indices)
 
@@ -156,6 +158,8 @@ class TensorSlice:
     def __getitem__(self, indices: Any) -> Any:
         more = indices if isinstance(indices, tuple) else (indices,)
         return self.tensor[(*self.indices, *more)]
+
+    __iter__ = None
 
 
 class TensorLoad(Expr):

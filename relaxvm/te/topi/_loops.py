@@ -7,6 +7,7 @@ from typing import Any
 
 from ...ir.expr import Expr, Var
 from ...ir.prim import cast
+from ...messages import describe
 from ...tir.buffer import Buffer, BufferType, as_index
 from ...tir.stmt import (
     AllocBuffer,
@@ -32,8 +33,12 @@ def axis_of(axis: Any, rank: int, what: str) -> int:
     """An axis counted from the front.
 
     Raises:
+        TypeError: this is no integer.
         ValueError: there is no such axis.
     """
+    axis = getattr(axis, "value", axis)
+    if not hasattr(axis, "__index__"):
+        raise TypeError(f"{what}: axis: expected an integer, got {describe(axis)}")
     if not -rank <= axis < rank:
         raise ValueError(f"{what}: axis {axis} of a tensor of {rank} dimensions")
     return int(axis) % rank

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...ir import prim
 from ...ir.arith import simplify
-from ...ir.expr import Expr, IntImm
+from ...ir.expr import MOST_TYPE_PARTS, Expr, IntImm
 from ...ir.prim import as_scalar, is_float
 from ...tir import intrinsics
 from ...tir.buffer import as_index
@@ -15,6 +15,7 @@ from .. import gather as _gather
 from .. import tensor as te
 from ..tensor import INDEX_DTYPE, Tensor, compute
 from . import basic
+from ._loops import axis_of as _axis
 
 __all__ = [
     "arange",
@@ -45,12 +46,6 @@ def _index(value: Any) -> Expr:
     return as_index(value, INDEX_DTYPE.get())
 
 
-def _axis(axis: int, rank: int, what: str) -> int:
-    if not -rank <= axis < rank:
-        raise ValueError(f"{what}: axis {axis} of a tensor of {rank} dimensions")
-    return int(axis) % rank
-
-
 # Arranging
 
 
@@ -69,6 +64,8 @@ def split(ary: Tensor, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
     starts: list[Expr] = [_index(0)]
     if isinstance(indices_or_sections, (int, IntImm)):
         count = int(getattr(indices_or_sections, "value", indices_or_sections))
+        if count > MOST_TYPE_PARTS:
+            raise ValueError(f"split: {count} parts, more than {MOST_TYPE_PARTS}")
         if count < 1 or (type(length) is IntImm and length.value % count):
             size = getattr(length, "value", length)
             raise ValueError(f"split: dimension {at} is {size}, expected a multiple of {count}")
@@ -97,6 +94,9 @@ def _part(a: Tensor, at: int, start: Expr, length: Expr, name: str) -> Tensor:
 def stack(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
     """Tensors of one shape joined along a new axis."""
     at = _axis(axis, tensors[0].ndim + 1, "stack")
+    for k, t in enumerate(tensors):
+        if t.ndim != tensors[0].ndim:
+            raise ValueError(f"stack: tensors[{k}]: expected the rank of {tensors[0]}, got {t}")
     dims = [*tensors[0].shape[:at], _index(len(tensors)), *tensors[0].shape[at:]]
 
     def element(*i: Expr) -> Any:
@@ -177,16 +177,24 @@ def reverse_sequence(
     a: Tensor, seq_lengths: Tensor, seq_axis: int = 1, batch_axis: int = 0
 ) -> Tensor:
     """The first elements of each sequence in reverse order."""
-    return _gather.reverse_sequence(a, seq_lengths, seq_axis, batch_axis)
+    sequence = _axis(seq_axis, a.ndim, "reverse_sequence: seq_axis")
+    batch = _axis(batch_axis, a.ndim, "reverse_sequence: batch_axis")
+    return _gather.reverse_sequence(a, seq_lengths, sequence, batch)
 
 
 def gather(data: Tensor, axis: int, indices: Tensor) -> Tensor:
     """The elements of an axis at places that a tensor of the result's shape holds."""
-    return _gather.gather_elements(data, indices, axis)
+    return _gather.gather_elements(data, indices, _axis(axis, data.ndim, "gather"))
 
 
 def gather_nd(a: Tensor, indices: Tensor, batch_dims: int = 0) -> Tensor:
     """Slices at places that the first dimension of `indices` has the coordinates of."""
+    count = getattr(indices.shape[0], "value", None) if indices.ndim else None
+    if count is None or not 0 <= batch_dims <= batch_dims + count <= a.ndim:
+        raise ValueError(
+            f"gather_nd: expected indices whose first dimension is at most {a.ndim}, less "
+            f"batch_dims, got {indices} and batch_dims {batch_dims}"
+        )
     last = [*range(1, indices.ndim), 0]
     return _gather.gather_nd(a, basic.transpose(indices, last), batch_dims)
 
@@ -318,6 +326,9 @@ def shape(array: Tensor, dtype: str = "int32") -> Tensor:
 
 def elemwise_sum(xs: Sequence[Tensor]) -> Tensor:
     """The sum of tensors of one shape."""
+    for k, x in enumerate(xs):
+        if x.ndim != xs[0].ndim:
+            raise ValueError(f"elemwise_sum: xs[{k}]: expected the rank of {xs[0]}, got {x}")
 
     def element(*i: Expr) -> Any:
         total: Expr = xs[0][i]
@@ -336,6 +347,9 @@ def meshgrid(a_tuple: Sequence[Tensor], indexing: str) -> list[Tensor]:
     """
     if indexing not in ("ij", "xy"):
         raise ValueError(f"meshgrid: indexing: expected 'ij' or 'xy', got {indexing!r}")
+    for k, vector in enumerate(a_tuple):
+        if vector.ndim != 1:
+            raise ValueError(f"meshgrid: a_tuple[{k}]: expected 1 dimension, got {vector}")
     order = list(range(len(a_tuple)))
     if indexing == "xy" and len(order) > 1:
         order[:2] = [1, 0]

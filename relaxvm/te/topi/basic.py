@@ -14,13 +14,14 @@ from typing import Any, Final
 
 from ...ir import prim
 from ...ir.arith import prove_equal, simplify
-from ...ir.expr import Expr, IntImm
+from ...ir.expr import MOST_TYPE_PARTS, Expr, IntImm
 from ...ir.prim import as_scalar, is_float
 from ...op.index import slice_of
 from ...tir import intrinsics
 from ...tir.buffer import as_index
 from .. import tensor as te
 from ..tensor import INDEX_DTYPE, Tensor, compute
+from ._loops import axis_of as _axis
 
 __all__ = [
     "abs",
@@ -261,16 +262,30 @@ _bitwise_not = _unary("bitwise_not", prim.bitwise_not, "")
 _logical_not = _unary("logical_not", prim.logical_not, "")
 
 
-def _sign(x: Expr) -> Any:
-    zero, one, less = (as_scalar(builtins.float(v) if is_float(x.dtype) else v, x.dtype)
-                       for v in (0, 1, -1))  # fmt: skip
-    return prim.select(x > zero, one, prim.select(x < zero, less, zero))
+def _sign(x: Any) -> Any:
+    x = _number(x, "sign")
+    zero, one = (as_scalar(builtins.float(v) if is_float(x.dtype) else v, x.dtype) for v in (0, 1))
+    if x.dtype.startswith("uint"):
+        return prim.select(x > zero, one, zero)
+    return prim.select(x > zero, one, prim.select(x < zero, zero - one, zero))
+
+
+def _negative(x: Any) -> Any:
+    x = _number(x, "negative")
+    if x.dtype.startswith("uint"):  # modulo the range, as in C
+        return as_scalar(0, x.dtype) - x
+    return x * as_scalar(-1.0 if is_float(x.dtype) else -1, x.dtype)
+
+
+def _number(x: Any, what: str) -> Any:
+    scalar = as_scalar(x)
+    if scalar.dtype == "bool":
+        raise TypeError(f"{what}: x: expected numbers, got bool")
+    return scalar
 
 
 sign = _unary("sign", _sign, "1, 0 or -1, as the number is greater than 0, 0, or less")
-negative = _unary(
-    "negative", lambda x: x * as_scalar(-1.0 if is_float(x.dtype) else -1, x.dtype), "-x"
-)
+negative = _unary("negative", _negative, "-x")
 
 
 def bitwise_not(data: Any) -> Any:
@@ -342,12 +357,6 @@ def broadcast_to(data: Tensor, shape: Sequence[Any]) -> Tensor:
     )
 
 
-def _axis(axis: int, rank: int, what: str) -> int:
-    if not -rank <= axis < rank:
-        raise ValueError(f"{what}: axis {axis} of a tensor of {rank} dimensions")
-    return axis % rank
-
-
 def transpose(a: Tensor, axes: Sequence[int] | None = None) -> Tensor:
     """The dimensions in another order, by default reversed."""
     order = (
@@ -370,6 +379,10 @@ def transpose(a: Tensor, axes: Sequence[int] | None = None) -> Tensor:
 def expand_dims(a: Tensor, axis: int, num_newaxis: int = 1) -> Tensor:
     """The tensor with dimensions of length 1 inserted before an axis."""
     at = _axis(axis, a.ndim + 1, "expand_dims")
+    if not 0 <= num_newaxis <= MOST_TYPE_PARTS:
+        raise ValueError(
+            f"expand_dims: num_newaxis: expected 0 to {MOST_TYPE_PARTS}, got {num_newaxis}"
+        )
     one = IntImm(INDEX_DTYPE.get(), 1)
     shape = [*a.shape[:at], *[one] * num_newaxis, *a.shape[at:]]
     return compute(
@@ -419,6 +432,9 @@ def reshape(a: Tensor, newshape: Sequence[Any]) -> Tensor:
 def concatenate(a_tuple: Sequence[Tensor], axis: int = 0) -> Tensor:
     """Tensors joined along an axis."""
     first = a_tuple[0]
+    for k, t in enumerate(a_tuple):
+        if t.ndim != first.ndim:
+            raise ValueError(f"concatenate: a_tuple[{k}]: expected the rank of {first}, got {t}")
     at = _axis(axis, first.ndim, "concatenate")
     ends: list[Expr] = []
     for t in a_tuple:
@@ -613,6 +629,8 @@ def matmul(
     a: Tensor, b: Tensor, transp_a: builtins.bool = False, transp_b: builtins.bool = False
 ) -> Tensor:
     """The product of two matrices, either of which may be given transposed."""
+    if a.ndim != 2 or b.ndim != 2:
+        raise ValueError(f"matmul: expected two matrices, got {a} and {b}")
     rows, inner = (a.shape[1], a.shape[0]) if transp_a else (a.shape[0], a.shape[1])
     columns = b.shape[0] if transp_b else b.shape[1]
     k = te.reduce_axis((0, inner), "k")

@@ -109,6 +109,10 @@ def tensordot(a: Tensor, b: Tensor, axes: Any) -> Tensor:
         ValueError: the lists differ in length, or there is no such axis.
     """
     if isinstance(axes, int):
+        if not 0 <= axes <= min(a.ndim, b.ndim):
+            raise ValueError(
+                f"tensordot: axes: expected 0 to {min(a.ndim, b.ndim)} for {a} and {b}, got {axes}"
+            )
         mine = list(range(a.ndim - axes, a.ndim))
         theirs = list(range(axes))
     else:

@@ -11,7 +11,7 @@ from ...ir.prim import as_scalar
 from ...tir import intrinsics
 from ..tensor import Tensor, compute
 from . import basic
-from ._loops import index
+from ._loops import axis_of, index
 
 __all__ = [
     "ceil_log2",
@@ -54,7 +54,9 @@ def ceil_log2(x: Any) -> Any:
         whole = prim.cast(e - 1, f"int{bits}")
         return prim.cast(bits - intrinsics.clz(whole), e.dtype)
 
-    return _elementwise(x, formula, "T_ceil_log2") if isinstance(x, Tensor) else formula(x)
+    return _elementwise(x, formula, "T_ceil_log2") if isinstance(x, Tensor) else formula(
+        as_scalar(x)
+    )
 
 
 def log_add_exp(lhs: Any, rhs: Any) -> Any:
@@ -94,9 +96,10 @@ def fixed_point_multiply_per_axis(
     axes: Any,
 ) -> Tensor:
     """`fixed_point_multiply` with a multiplier and shifts for each place of some axes."""
+    places = [axis_of(axis, x.ndim, "fixed_point_multiply_per_axis") for axis in axes]
 
     def element(*i: Expr) -> Any:
-        at = tuple([i[int(getattr(axis, "value", axis))] for axis in axes])
+        at = tuple([i[place] for place in places])
         left = lshift[at] if is_lshift_required else as_scalar(0, "int32")
         right = rshift[at] if is_rshift_required else as_scalar(0, "int32")
         shifted = intrinsics.shift_left(prim.cast(x[i], "int64"), prim.cast(left, "int64"))
@@ -115,7 +118,9 @@ def hamming_window(
     )  # fmt: skip
     if size == 1:
         return compute([index(1)], lambda i: as_scalar(1.0, dtype), "hamming_window")
-    period = size if bool(getattr(periodic, "value", periodic)) else size - 1
+    if size < 0:
+        raise ValueError(f"hamming_window: window_size: expected at least 0, got {size}")
+    period = max(size, 1) if bool(getattr(periodic, "value", periodic)) else size - 1
 
     def element(i: Expr) -> Any:
         angle = prim.cast(i, dtype) * as_scalar(2 * math.pi / period, dtype)

@@ -11,6 +11,7 @@ from ...ir import prim
 from ...ir.arith import simplify
 from ...ir.expr import Expr
 from ...ir.prim import as_scalar
+from ...messages import describe
 from ...tir import intrinsics
 from .. import gather as _gather
 from .. import tensor as te
@@ -50,6 +51,8 @@ def sequence_mask(
     Raises:
         ValueError: another axis, or less than two dimensions.
     """
+    if valid_length.ndim != 1:
+        raise ValueError(f"sequence_mask: valid_length: expected a vector, got {valid_length}")
     if axis not in (0, 1) or data.ndim < 2:
         raise ValueError(
             f"sequence_mask: expected axis 0 or 1 of at least 2 dimensions, got {axis} of "
@@ -67,7 +70,11 @@ def sequence_mask(
 def unravel_index(indices: Tensor, shape: Tensor) -> Tensor:
     """The coordinates of flat places in a tensor whose dimensions `shape` holds: a row for each
     axis."""
-    rank = int(shape.shape[0].value)  # type: ignore[attr-defined]
+    rank = getattr(shape.shape[0], "value", None) if shape.ndim == 1 else None
+    if not rank:
+        raise ValueError(
+            f"unravel_index: shape: expected a vector of a known length above 0, got {shape}"
+        )
 
     def element(*i: Expr) -> Any:
         at: Any = indices[i[1:]]
@@ -104,6 +111,10 @@ def matrix_set_diag(
     sides = align.split("_")
     if len(sides) != 2 or set(sides) - {"LEFT", "RIGHT"}:
         raise ValueError(f"matrix_set_diag: align: got {align!r}")
+    if data.ndim < 2 or diagonal.ndim < data.ndim - 1:
+        raise ValueError(
+            f"matrix_set_diag: expected matrices and their diagonals, got {data} and {diagonal}"
+        )
     low, high = (int(v) for v in (k if isinstance(k, (list, tuple)) else (k, k)))
     several = isinstance(k, (list, tuple)) and low != high
     rows, columns = data.shape[-2:]
@@ -187,6 +198,8 @@ def dyn_tile(a: Tensor, new_shape: Sequence[Any], rdim: int) -> Tensor:
     """The tensor repeated as a whole, to a shape that is known when it runs."""
     dims = [index(dim) for dim in new_shape]
     rank = max(a.ndim, rdim)
+    if rank != len(dims):
+        raise ValueError(f"dyn_tile: new_shape: expected {rank} dimensions, got {len(dims)}")
 
     def element(*i: Expr) -> Any:
         own = zip(i[rank - a.ndim :], a.shape, strict=True)
@@ -201,6 +214,10 @@ def dynamic_strided_slice(
     """The elements from ``begin`` on, by ``strides``, along each axis, of which tensors hold one
     number each."""
     dims = [index(dim) for dim in output_shape]
+    if len(dims) != a.ndim:
+        raise ValueError(
+            f"dynamic_strided_slice: output_shape: expected {a.ndim} dimensions, got {len(dims)}"
+        )
 
     def element(*i: Expr) -> Any:
         places = []
@@ -220,8 +237,8 @@ def dynamic_strided_slice(
 def const_vector(vector: Any, name: str = "const_vector") -> Tensor:
     """A vector of given numbers, as a formula."""
     numbers = np.asarray(vector)
-    if numbers.ndim != 1:
-        raise ValueError(f"const_vector: expected 1 dimension, got {numbers.ndim}")
+    if numbers.ndim != 1 or not numbers.size or numbers.dtype.kind not in "biuf":
+        raise ValueError(f"const_vector: vector: expected numbers, got {describe(vector)}")
     values = [as_scalar(number.item(), str(numbers.dtype)) for number in numbers]
 
     def element(i: Expr) -> Any:

@@ -112,12 +112,16 @@ def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, mode: str = "upda
         mode: how what is there is joined with what comes, as `reduction` of `scatter_elements`.
     """
     join = _reduction(mode, "scatter_nd: mode")
-    depth = getattr(indices.shape[0], "value", None)
+    depth = getattr(indices.shape[0], "value", None) if indices.ndim else None
     if depth is None or depth > data.ndim:
         raise ValueError(
-            f"scatter_nd: expected at most {data.ndim} coordinates, got {indices.shape[0]}"
+            f"scatter_nd: indices: expected at most {data.ndim} coordinates, got {indices}"
         )
     rank = indices.ndim - 1
+    if updates.ndim != rank + data.ndim - depth:
+        raise ValueError(
+            f"scatter_nd: updates: expected {rank + data.ndim - depth} dimensions, got {updates}"
+        )
 
     def body(ins: Sequence[Buffer], outs: Sequence[Buffer]) -> Stmt:
         source, places, values = ins
@@ -174,13 +178,19 @@ def slice_scatter(
     input_tensor: Tensor, src: Tensor, start: Any, end: Any, step: Any, axis: int
 ) -> Tensor:
     """The data, with `src` at every `step`-th place of an axis from `start` to before `end`."""
-    return _gather.slice_scatter(input_tensor, src, start, end, step, axis)
+    at = axis_of(axis, input_tensor.ndim, "slice_scatter")
+    return _gather.slice_scatter(input_tensor, src, start, end, step, at)
 
 
 def strided_set(
     a: Tensor, v: Tensor, begin: Tensor, end: Tensor, strides: Tensor | None = None
 ) -> Tensor:
     """The data, with `v` at the places ``begin:end:strides`` of each axis, which tensors hold."""
+    if v.ndim != a.ndim:
+        raise ValueError(f"strided_set: v: expected the rank of {a}, got {v}")
+    for name, bounds in (("begin", begin), ("end", end), ("strides", strides)):
+        if bounds is not None and bounds.ndim != 1:
+            raise ValueError(f"strided_set: {name}: expected a vector, got {bounds}")
 
     def body(ins: Sequence[Buffer], outs: Sequence[Buffer]) -> Stmt:
         source, values, first, last, *by = ins
@@ -218,6 +228,12 @@ def sparse_to_dense(
         default_value: a number, or a scalar tensor.
     """
     dims = [index(d) for d in output_shape]
+    rank = getattr(sparse_indices.shape[1], "value", None) if sparse_indices.ndim == 2 else 1
+    if sparse_indices.ndim > 2 or rank != len(dims):
+        raise ValueError(
+            f"sparse_to_dense: sparse_indices: expected places in {len(dims)} dimensions, got "
+            f"{sparse_indices}"
+        )
 
     def body(ins: Sequence[Buffer], outs: Sequence[Buffer]) -> Stmt:
         places, values, *default = ins

@@ -15,6 +15,7 @@ from ....tir.buffer import as_index
 from ... import tensor as te
 from ...tensor import INDEX_DTYPE, Tensor, compute
 from .. import basic
+from .._loops import axis_of as _axis
 
 __all__ = [
     "adaptive_pool",
@@ -63,12 +64,6 @@ def _number(value: float, dtype: str) -> Expr:
 
 def _named(prefix: str, count: int) -> list[str]:
     return [f"{prefix}{i}" for i in range(count)]
-
-
-def _axis(axis: int, rank: int, what: str) -> int:
-    if not -rank <= axis < rank:
-        raise ValueError(f"{what}: axis {axis} of a tensor of {rank} dimensions")
-    return int(axis) % rank
 
 
 def _elementwise(x: Tensor, formula: Callable[[Expr], Any]) -> Tensor:
@@ -187,6 +182,8 @@ def _greatest(x: Tensor, at: int, name: str) -> Tensor:
 
 def flatten(data: Tensor) -> Tensor:
     """All dimensions after the first joined to one."""
+    if not data.ndim:
+        raise ValueError(f"flatten: data: expected at least 1 dimension, got {data}")
     count = _index(1)
     for dim in data.shape[1:]:
         count = count * dim

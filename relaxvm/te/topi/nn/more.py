@@ -12,7 +12,8 @@ from ....tir import intrinsics
 from ... import tensor as te
 from ...tensor import Tensor, compute
 from .. import basic
-from .layers import _axis, _convolution, _named, _number, pad, softmax
+from .._loops import axis_of as _axis
+from .layers import _convolution, _named, _number, pad, softmax
 
 __all__ = [
     "conv1d_ncw",
@@ -141,6 +142,8 @@ def depthwise_conv2d_nhwc(
             f"depthwise_conv2d_nhwc: kernel_layout: expected 'HWOI' or 'HWIO', got "
             f"{kernel_layout!r}"
         )
+    if Filter.ndim != 4:
+        raise ValueError(f"depthwise_conv2d_nhwc: Filter: expected 4 dimensions, got {Filter}")
     c, m = (2, 3) if kernel_layout == "HWOI" else (3, 2)
     channels, copies = Filter.shape[c], Filter.shape[m]
     dims = [*Filter.shape[:2], simplify(channels * copies), 1]
@@ -156,6 +159,10 @@ def depthwise_conv2d_nhwc(
 
 def unpack_NCHWc_to_nchw(packed_out: Tensor, out_dtype: str) -> Tensor:
     """[N, C, H, W, c] with blocks of channels as [N, C * c, H, W]."""
+    if packed_out.ndim != 5:
+        raise ValueError(
+            f"unpack_NCHWc_to_nchw: packed_out: expected 5 dimensions, got {packed_out}"
+        )
     n, outer, h, w, block = packed_out.shape
 
     def element(b: Expr, c: Expr, y: Expr, x: Expr) -> Any:
@@ -266,6 +273,8 @@ def scale_shift_nhwc(Input: Tensor, Scale: Tensor, Shift: Tensor) -> Tensor:
 def fifo_buffer(data: Tensor, buffer: Tensor, axis: int) -> Tensor:
     """The buffer with the data at its end along an axis, and as many elements less at its start."""
     at = _axis(axis, buffer.ndim, "fifo_buffer")
+    if data.ndim != buffer.ndim:
+        raise ValueError(f"fifo_buffer: data: expected the rank of {buffer}, got {data}")
     rest = simplify(buffer.shape[at] - data.shape[at])
 
     def element(*i: Expr) -> Any:

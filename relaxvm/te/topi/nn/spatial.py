@@ -212,6 +212,22 @@ def space_to_depth(data: Tensor, block_size: Any, layout: str = "NCHW") -> Tenso
     return compute(dims, element, "space_to_depth", varargs_names=_named("i", 4))
 
 
+def _check_blocks(
+    what: str, data: Tensor, block_shape: Sequence[int], *widths: Sequence[int]
+) -> None:
+    count = len(block_shape)
+    if count >= data.ndim or any(size < 1 for size in block_shape):
+        raise ValueError(
+            f"{what}: block_shape: expected a size of at least 1 for some of the axes after the "
+            f"first, got {list(block_shape)} for {data}"
+        )
+    if any(len(width) != count for width in widths):
+        raise ValueError(
+            f"{what}: expected {count} widths before and after, got "
+            f"{' and '.join(str(len(width)) for width in widths)}"
+        )
+
+
 def space_to_batch_nd(
     data: Tensor,
     block_shape: Sequence[int],
@@ -220,6 +236,7 @@ def space_to_batch_nd(
     pad_value: float = 0.0,
 ) -> Tensor:
     """Blocks of places of the axes after the first as elements of the first, after padding."""
+    _check_blocks("space_to_batch_nd", data, block_shape, pad_before, pad_after)
     count = len(block_shape)
     rest = [0] * (data.ndim - 1 - count)
     padded = pad(data, [0, *pad_before, *rest], [0, *pad_after, *rest], pad_value)
@@ -246,6 +263,7 @@ def batch_to_space_nd(
     crop_end_list: Sequence[int],
 ) -> Tensor:
     """Elements of the first axis as blocks of places of the next ones, which are then cropped."""
+    _check_blocks("batch_to_space_nd", data, block_shape, crop_begin_list, crop_end_list)
     count = len(block_shape)
     blocks = functools.reduce(lambda a, b: a * b, block_shape, 1)
     batch = simplify(prim.floordiv(data.shape[0], blocks))
