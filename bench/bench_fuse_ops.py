@@ -5,7 +5,7 @@
 Each program is Relax script, built by the default pipeline with and without FuseOps.  Results are
 compared bit for bit before anything is timed, and the two sides alternate.  The program allocates
 its outputs, as in normal use.  The exit status is 1 if fusing makes a program slower on large
-tensors.
+tensors, or one with an operand for each channel on any of its pictures.
 """
 
 from __future__ import annotations
@@ -46,9 +46,18 @@ PROGRAMS = {
 SIZES = (64, 1024, 4096)
 """Rows and columns."""
 
+CHANNELS = {
+    "bias, relu": ("x, b", ("a = R.add(x, b)", "out = R.nn.relu(a)")),
+    "scale, bias": ("x, s, b", ("a = R.multiply(x, s)", "out = R.add(a, b)")),
+    "bias, silu": ("x, b", (
+        "a = R.add(x, b)", "c = R.sigmoid(a)", "out = R.multiply(a, c)",
+    )),
+}  # fmt: skip
+"""Programs whose operands after the first have one element for each channel."""
+PICTURES = ((1, 512, 7, 7), (1, 64, 56, 56), (1, 64, 112, 112))
 
-def program(params: str, lines: tuple[str, ...]) -> Any:
-    types = ", ".join(f'{name}: R.Tensor(("n", "m"), "float32")' for name in params.split(", "))
+
+def program(params: str, lines: tuple[str, ...], types: str) -> Any:
     body = "\n".join(f"            {line}" for line in lines)
     return from_source(
         f"@I.ir_module\nclass Module:\n    @R.function\n    def main({types}):\n"
@@ -64,26 +73,44 @@ def main() -> int:
     print(f"relaxvm {relaxvm.__version__}, CPython {platform.python_version()}, "
           f"numpy {np.__version__}, {clean.machine()}")
     print("microseconds; tensors of float32")
-    print(f"{'':22}{'shape':>12}{'plain':>11}{'fused':>11}{'ratio':>8}")
+    print(f"{'':22}{'shape':>14}{'plain':>11}{'fused':>11}{'ratio':>8}")
     slower = False
-    fuse = transform.Sequential([transform.LegalizeOps(), transform.FuseOps()])
     for name, (params, lines) in PROGRAMS.items():
-        mod = program(params, lines)
-        plain, fused = (relaxvm.VirtualMachine(relaxvm.build(m))["main"] for m in (mod, fuse(mod)))
+        types = ", ".join(f'{p}: R.Tensor(("n", "m"), "float32")' for p in params.split(", "))
         for size in SIZES:
-            rng = np.random.default_rng(size)
-            args = [rng.random((size, size), dtype=np.float32) for _ in params.split(", ")]
-            assert plain(*args).tobytes() == fused(*args).tobytes(), "results differ"
-            best = [float("inf")] * 2
-            for _ in range(options.repeats):
-                for side, call in enumerate((plain, fused)):
-                    start = time.perf_counter_ns()
-                    call(*args)
-                    best[side] = min(best[side], (time.perf_counter_ns() - start) / 1000)
-            print(f"{name:22}{f'{size}x{size}':>12}{best[0]:11.1f}{best[1]:11.1f}"
-                  f"{best[0] / best[1]:8.2f}", flush=True)  # fmt: skip
-            slower = slower or (size == max(SIZES) and best[1] > best[0])
+            ratio = measure(
+                name, program(params, lines, types), [(size, size)] * len(params.split(", ")),
+                options.repeats,
+            )  # fmt: skip
+            slower = slower or (size == max(SIZES) and ratio < 1)
+    for name, (params, lines) in CHANNELS.items():
+        for shape in PICTURES:
+            shapes = [shape] + [(1, shape[1], 1, 1)] * (len(params.split(", ")) - 1)
+            types = ", ".join(
+                f'{p}: R.Tensor({s}, "float32")' for p, s in zip(params.split(", "), shapes)
+            )
+            ratio = measure(name, program(params, lines, types), shapes, options.repeats)
+            slower = slower or ratio < 1
     return int(slower)
+
+
+def measure(name: str, mod: Any, shapes: list[tuple[int, ...]], repeats: int) -> float:
+    """Print a row, and return how many times faster the fused program is."""
+    fuse = transform.Sequential([transform.LegalizeOps(), transform.FuseOps()])
+    plain, fused = (relaxvm.VirtualMachine(relaxvm.build(m))["main"] for m in (mod, fuse(mod)))
+    rng = np.random.default_rng(shapes[0][-1])
+    args = [rng.random(shape, dtype=np.float32) for shape in shapes]
+    assert plain(*args).tobytes() == fused(*args).tobytes(), "results differ"
+    best = [float("inf")] * 2
+    for _ in range(repeats):
+        for side, call in enumerate((plain, fused)):
+            start = time.perf_counter_ns()
+            call(*args)
+            best[side] = min(best[side], (time.perf_counter_ns() - start) / 1000)
+    ratio = best[0] / best[1]
+    shape = "x".join(map(str, shapes[0]))
+    print(f"{name:22}{shape:>14}{best[0]:11.1f}{best[1]:11.1f}{ratio:8.2f}", flush=True)
+    return ratio
 
 
 if __name__ == "__main__":

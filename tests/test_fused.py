@@ -241,6 +241,15 @@ def test_integers_that_kernels_convert(text: str) -> None:
     assert_same(text, np.arange(1, 200), np.arange(200)[1:] % 5 + 1)
 
 
+@pytest.mark.parametrize("dtype", ["i1", "f2", "f4", "f8", "D"])
+def test_inputs_that_repeat_by_different_lengths(dtype: str) -> None:
+    """Blocks end where an element that repeats long does; the others are copied out."""
+    shapes = (3, 5, 7, 900), (3, 1, 1, 1), (5, 1, 1), (7, 900), (900,), (1, 7, 1)
+    text = "add($0, $1); add(%0, $2); add(%1, $3); add(%2, $4); add(%3, $5); add(%4, $1) -> %1, %5"
+    operands = [samples(dtype, shape, i) for i, shape in enumerate(shapes)]
+    assert_same(text, *operands, planned=True)
+
+
 @pytest.mark.parametrize("to", ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32",
                                 "int64", "uint64", "float16", "float32", "float64"])  # fmt: skip
 @pytest.mark.parametrize("dtype", ["?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4",
@@ -274,6 +283,9 @@ MODES = {
     "middle": ((3, 5, 7, 11), (1, 5, 7, 1)),
     "long rows": ((3, 5000), (5000,)),
     "long columns": ((5000, 3), (5000, 1)),
+    "elements that fill blocks": ((3, 5, 700), (5, 1)),
+    "elements that fill many blocks": ((2, 3, 9000), (3, 1)),
+    "elements that fill blocks of one result": ((2, 3, 600), (2, 1, 1)),
 }
 
 

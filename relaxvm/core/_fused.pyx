@@ -74,6 +74,7 @@ cdef enum:
     MAX_INPUTS = 4          # of a loop
     BLOCK_BYTES = 8192      # of the widest operand in a block
     SMALL_BYTES = 20480     # up to so many bytes of the widest operand everything is one block
+    LONG_REPEAT = 512       # an element that repeats so often is not copied: a block ends where it does
     SCRATCH_BYTES = 1 << 17
     PIECE_STEPS = 1 << 21   # elements of all steps between looks at the clock
     LATEST = 64             # chains whose plan is found without a dictionary lookup
@@ -103,7 +104,6 @@ ctypedef struct Step:
     void* data
     int nin, nargs
     int args[MAX_INPUTS + 1]                # places of the inputs, then of the result
-    cnp.npy_intp steps[MAX_INPUTS + 1]      # bytes from one element to the next of each of them
     int ignored             # bits of the floating-point status that are not reported
 
 
@@ -181,7 +181,6 @@ cdef class FusedPlan:
     def __cinit__(self, list inputs, list numbers, list steps, list results):
         cdef int i, k, first
         cdef Place* place
-        cdef Place* operand
         cdef Step* step
         first = len(inputs) + len(numbers)
         if max(len(inputs), len(results)) > MAX_ARGS or len(steps) > MAX_STEPS or (
@@ -223,9 +222,6 @@ cdef class FusedPlan:
             for k in range(step.nin):
                 step.args[k] = args[k]
             step.args[step.nin] = first + i
-            for k in range(step.nargs):
-                operand = &self._places[step.args[k]]
-                step.steps[k] = 0 if operand.mode == ONE else operand.size
             self._find(step, loop, dtype, steps, inputs)
         for i, k in enumerate(results):
             self._results[i] = first + k
@@ -399,7 +395,9 @@ cdef class FusedPlan:
         `shared`: whether other threads may run chains at the same time."""
         cdef cnp.npy_intp block, room, count
         cdef char* bases[MAX_PLACES]            # where the elements of a block are
+        cdef cnp.npy_intp strides[MAX_PLACES]   # bytes from one of them to the next
         cdef char* args[MAX_INPUTS + 1]
+        cdef cnp.npy_intp arg_strides[MAX_INPUTS + 1]
         cdef int i, k, status, any_status = 0
         cdef Place* place
         cdef Step* step
@@ -420,10 +418,14 @@ cdef class FusedPlan:
         for i in range(self._num_inputs):
             place = &self._places[i]
             bases[i] = data[i]
+            strides[i] = place.size
             if place.mode == FULL:
                 bases[i] += start * place.size
+            elif place.mode == ONE or repeats[i] >= LONG_REPEAT:
+                strides[i] = 0
         for i in range(self._num_inputs, self._num_places):
             place = &self._places[i]
+            strides[i] = 0 if place.number is not NULL else place.size
             if place.number is not NULL:
                 bases[i] = place.number
             elif place.home >= 0 and not aliased:
@@ -437,7 +439,12 @@ cdef class FusedPlan:
             if self._has_spread:
                 for i in range(self._num_inputs):
                     place = &self._places[i]
-                    if place.mode == SPREAD:
+                    if place.mode == SPREAD and strides[i] == 0:
+                        bases[i] = data[i] + start // repeats[i] % sizes[i] * place.size
+                        count = min(count, repeats[i] - start % repeats[i])
+                for i in range(self._num_inputs):
+                    place = &self._places[i]
+                    if place.mode == SPREAD and strides[i] != 0:
                         bases[i] = slots + place.slot * room
                         rvm_spread(bases[i], data[i], place.size, start, count, sizes[i],
                                    repeats[i])
@@ -446,7 +453,8 @@ cdef class FusedPlan:
                 step = &self._steps[i]
                 for k in range(step.nargs):
                     args[k] = bases[step.args[k]]
-                step.loop(args, &count, step.steps, step.data)
+                    arg_strides[k] = strides[step.args[k]]
+                step.loop(args, &count, arg_strides, step.data)
                 status = rvm_float_status()
                 if status:
                     rvm_clear_float_status()

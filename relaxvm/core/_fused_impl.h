@@ -19,8 +19,29 @@ static PyUFuncGenericFunction rvm_find_where(npy_intp size) {
 }
 
 /* ---- inputs that repeat ------------------------------------------------------------------------ */
+/* Write one element `count` times.  The sizes of most data types have loops that compilers vectorize. */
+static void rvm_fill(char *to, const char *source, npy_intp item, npy_intp count) {
+#define RVM_FILL(type)                                                        \
+    case sizeof(type): {                                                      \
+        type value;                                                           \
+        memcpy(&value, source, sizeof(type));                                 \
+        for (npy_intp i = 0; i < count; i++) ((type *)(void *)to)[i] = value; \
+        return;                                                               \
+    }
+    switch (item) {
+        case 1:
+            memset(to, *source, (size_t)count);
+            return;
+            RVM_FILL(npy_uint16)
+            RVM_FILL(npy_uint32)
+            RVM_FILL(npy_uint64)
+    }
+#undef RVM_FILL
+    for (npy_intp i = 0; i < count; i++) memcpy(to + i * item, source, (size_t)item);
+}
+
 /* Write a part of a sequence: `count` elements from index `start` on.  The sequence has each of the `size`
- * elements `repeat` times in a row, and then begins again. */
+ * elements `repeat` times in a row, and then begins again.  `to` is aligned for its elements. */
 static void rvm_spread(char *to, const char *from, npy_intp item, npy_intp start, npy_intp count,
                        npy_intp size, npy_intp repeat) {
     while (count > 0) {
@@ -31,7 +52,7 @@ static void rvm_spread(char *to, const char *from, npy_intp item, npy_intp start
         if (repeat == 1) {
             memcpy(to, source, (size_t)(run * item));
         } else {
-            for (npy_intp i = 0; i < run; i++) memcpy(to + i * item, source, (size_t)item);
+            rvm_fill(to, source, item, run);
         }
         to += run * item;
         start += run;
