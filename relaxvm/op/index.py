@@ -102,18 +102,23 @@ def strided_slice(
     """The slice ``x[begin:end:strides]`` along each of the axes, with Python's rules.
 
     Negative numbers count from the end, and numbers beyond an end stand for that end, unless
-    `assume_inbound` states that there are none.  The axes and strides are known numbers.
+    `assume_inbound` states that there are none.  The axes are known numbers.  With a stride that
+    only the run knows, so is the length, unless `assume_inbound` states that the stride is
+    positive, too.
     """
     count = len(axes)
     for name, values in (("begin", begin), ("end", end), ("strides", strides)):
         if values is not None and len(values) != count:
             raise IllValued(f"{name}: expected {count}, one for each of axes, got {len(values)}")
     places = axes_of("axes", _known("axes", axes), x.ndim)
-    steps = (1,) * count if strides is None else _known("strides", strides)
+    steps = [_number(step) for step in strides or [int_imm(1)] * count]
     if 0 in steps:
-        raise IllValued(f"strides: expected numbers other than 0, got {list(steps)}")
+        got = ", ".join(map(str, steps))
+        raise IllValued(f"strides: expected numbers other than 0, got [{got}]")
     if x.dims is None:
         return like(x, None, ndim=x.ndim) if places else x
+    if not assume_inbound and not all(isinstance(step, int) for step in steps):
+        return like(x, None, ndim=x.ndim)
     dims = list(x.dims)
     for place, low, high, step in zip(places, begin, end, steps, strict=True):
         _, dims[place] = slice_of(dims[place], low, high, step, assume_inbound)
@@ -127,10 +132,18 @@ def _known(name: str, values: Sequence[Expr]) -> list[int]:
     return [int(value) for value in values]  # type: ignore[call-overload]
 
 
+def _number(value: Expr) -> Any:
+    """The value of a number that is known, else the expression."""
+    return value.value if isinstance(value, IntImm) else value
+
+
 def slice_of(
-    length: Any, begin: Any, end: Any, step: int, assume_inbound: bool
+    length: Any, begin: Any, end: Any, step: Any, assume_inbound: bool
 ) -> tuple[Expr, Expr]:
-    """The first index of a slice of an axis, and the number of its elements."""
+    """The first index of a slice of an axis, and the number of its elements.  A step that is an
+    expression is taken to be positive, and the bounds to be within the axis."""
+    if isinstance(step, Expr):
+        return begin, analyzer_of(length).simplify(end - begin + (step - 1)) // step
     if all(isinstance(each, IntImm) for each in (length, begin, end)):
         part = range(*slice(begin.value, end.value, step).indices(length.value))
         return int_imm(part.start), int_imm(len(part))

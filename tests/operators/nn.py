@@ -410,6 +410,8 @@ nn.layer_norm(f(3, 4), f(4), f(5), -1) | ValueError: relax.nn.layer_norm: beta: 
     (4,) that data has in axes [1], got (5,)
 nn.layer_norm(f(3, 4), f(4), f(4), [0, 1]) | ValueError: relax.nn.layer_norm: gamma: expected a
     tensor of rank 2
+nn.layer_norm(f(3, 4), f(4), t(4), -1) | TypeError: relax.nn.layer_norm: beta: expected the
+    data type of data, float32, got R.Tensor((4,)); R.match_cast states a data type
 """,
     """
 nn.layer_norm(x(2, 3, 4), x(3, 4), x(3, 4), [1, -1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...ir.expr import Call, Expr, TensorType, Tuple, TupleType, Type
-from ..kinds import Axes, Axis, IllValued
+from ..kinds import Axes, Axis, IllTyped, IllValued
 from ..lowering import is_allocatable, kernel_call, returning_call
 from ..manipulate import squeeze
 from ..registry import CONSTRUCTORS, attributes_of, operator
@@ -27,6 +27,12 @@ __all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm"
 def _normalized(data: TensorType, axes: tuple[int, ...], **weights: TensorType) -> TensorType:
     """The type of data, normalized over axes with weights of the shape that these axes have."""
     need_floats(data=data, **weights)
+    for name, ty in weights.items():
+        if (ty.dtype is None) != (data.dtype is None):
+            raise IllTyped(
+                f"{name}: expected the data type of data, {data.dtype or 'which is not known'}, "
+                f"got {ty}; R.match_cast states a data type"
+            )
     common_dtype(data=data, **weights)
     vdevice = common_vdevice(data=data, **weights)
     need_rank(len(axes), **weights)
