@@ -87,7 +87,7 @@ def main() -> int:
         for shape in PICTURES:
             shapes = [shape] + [(1, shape[1], 1, 1)] * (len(params.split(", ")) - 1)
             types = ", ".join(
-                f'{p}: R.Tensor({s}, "float32")' for p, s in zip(params.split(", "), shapes)
+                f'{p}: R.Tensor({s}, "float32")' for p, s in zip(params.split(", "), shapes, strict=True)
             )
             ratio = measure(name, program(params, lines, types), shapes, options.repeats)
             slower = slower or ratio < 1

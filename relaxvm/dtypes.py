@@ -20,6 +20,7 @@ __all__ = [
     "dtype_name",
     "dtype_to_dl",
     "element_dtype",
+    "extreme_of",
 ]
 
 # DLPack type codes; the bits come from the numpy item size except where a narrow type is padded.
@@ -114,6 +115,27 @@ def array_of(value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
                 if not limits.min <= number <= limits.max:
                     raise OverflowError(f"Python integer {number} out of bounds for {dtype}")
     return np.array(value, dtype)
+
+
+def extreme_of(dtype: np.dtype[Any], greatest: bool) -> Any:
+    """The greatest number of a data type, or the least one: infinite where it can be."""
+    if dtype.kind == "b":
+        return dtype.type(greatest)
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        return dtype.type(limits.max if greatest else limits.min)
+    if dtype.kind == "f":
+        return dtype.type(np.inf if greatest else -np.inf)
+    import ml_dtypes  # a data type of that package
+
+    if dtype.name.startswith(("int", "uint")):
+        small: Any = ml_dtypes.iinfo(dtype)
+        return dtype.type(small.max if greatest else small.min)
+    infinite = np.array(np.inf if greatest else -np.inf).astype(dtype)
+    if np.isinf(infinite):
+        return infinite[()]
+    small = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
+    return dtype.type(small.max if greatest else small.min)
 
 
 @functools.lru_cache(maxsize=1024)

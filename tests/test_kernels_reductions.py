@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import relaxvm
+from relaxvm.dtypes import as_dtype
 from relaxvm.kernels import PREFIX
 from relaxvm.kernels._blocks import BLOCK
 from relaxvm.values import Shape
@@ -214,11 +215,28 @@ def test_search_in_empty_tensors() -> None:
     check("topk", x, 0, 0, "values", True, want=x)
 
 
-@pytest.mark.parametrize("name", ["max", "min", "argmax", "argmin"])
+@pytest.mark.parametrize(
+    ("dtype", "least", "greatest"),
+    [
+        ("bool", False, True), ("int8", -128, 127), ("uint64", 0, (1 << 64) - 1),
+        ("float16", -np.inf, np.inf), ("float64", -np.inf, np.inf),
+        ("bfloat16", -np.inf, np.inf), ("float8_e4m3fn", -448, 448),
+    ],
+)  # fmt: skip
+def test_the_greatest_and_least_of_no_elements(dtype: str, least: Any, greatest: Any) -> None:
+    x = np.empty((2, 0, 3), as_dtype(dtype))
+    for name, number in (("max", least), ("min", greatest)):
+        for axis, shape in ((1, (2, 3)), (None, ()), (0, (0, 3))):
+            out = np.ones(shape, x.dtype)
+            run(name, x, axis, out)
+            assert (out == np.array(number).astype(x.dtype)).all()
+
+
+@pytest.mark.parametrize("name", ["argmax", "argmin"])
 def test_no_elements_to_choose_from(name: str) -> None:
-    x, dtype = np.empty((2, 0)), int if name.startswith("arg") else float
+    x = np.empty((2, 0))
     message = r"x: expected elements along axis 1, got float64\[2, 0\]"
-    out = np.empty(2, dtype)
+    out = np.empty(2, int)
     refuses(name, x, 1, out, error=ValueError, message=message)
     refuses(name, x.T, 0, out, error=ValueError, message="x: expected elements along axis 0, got")
     check(name, x, 0, want=out[:0])

@@ -239,6 +239,6 @@ def test_no_elements_where_only_the_run_knows(operator: str, known: str) -> None
     empty = np.empty((2, 0), np.float32)
     model, feeds = model_of(Case(operator, (empty, ints(1))), known)
     vm = relaxvm.VirtualMachine(relaxvm.compile(model, cache=False))
-    with pytest.raises(ValueError, match=r"x: expected elements along axis 1, got float32\[2, 0\]"):
-        vm.main(**feeds)
+    number = np.inf if operator == "ReduceMin" else -np.inf
+    np.testing.assert_array_equal(vm.main(**feeds), np.full((2, 1), number, np.float32))
     assert vm.main(empty.T, ints(1)).shape == (0, 1)

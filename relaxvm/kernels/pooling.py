@@ -8,6 +8,7 @@ from typing import Annotated, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ..dtypes import extreme_of
 from ..messages import describe
 from ..pieces.cut import PIECE, apply, check_time, copy_pieces, pieces
 from ._arrays import copy_if_overlapping
@@ -84,7 +85,7 @@ def _max_pool(x: NDArray[Any], windows: Windows, out: NDArray[Any]) -> None:
     check_out(out, x.dtype, (*x.shape[:2], *windows.count))
     images = copy_if_overlapping(x, out)
     for image, written in row_blocks(images, out, row=len(windows.size)):
-        copy_pieces(written, _least(native(x.dtype)))
+        copy_pieces(written, extreme_of(native(x.dtype), greatest=False))
         for _, elements, results in taps(windows, image, written):
             np.maximum(results, elements, out=results)
 
@@ -129,7 +130,7 @@ def max_pool_indices(
     for image, written, start in row_blocks(images, out, starts, row=axes):
         copy_pieces(written, -1)
         best = np.empty(written.shape, native(x.dtype))
-        copy_pieces(best, _least(best.dtype))
+        copy_pieces(best, extreme_of(best.dtype, greatest=False))
         both = zip(taps(windows, image, best), taps(windows, places, written), strict=True)
         for (_, elements, greatest), (_, at, results) in both:
             is_better = elements > greatest
@@ -244,12 +245,6 @@ def _check_rank(x: NDArray[Any], axes: int) -> None:
         raise WrongValue(
             f"x: expected a tensor [batch, channels, {', '.join(spatial)}], got {describe(x)}"
         )
-
-
-def _least(dtype: np.dtype[Any]) -> Any:
-    if dtype.kind == "b":
-        return False
-    return np.iinfo(dtype).min if dtype.kind in "iu" else dtype.type(-np.inf)
 
 
 # Adaptive pools

@@ -8,6 +8,7 @@ from typing import Annotated, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ..dtypes import extreme_of
 from ..messages import describe
 from ..pieces import reduce as cut
 from ..pieces.cut import PIECE, copy_pieces, flat
@@ -80,14 +81,15 @@ def mean(x: Divided, *axes: Reduced, out: Out) -> None:
 
 @kernel("max")
 def max_(x: Greatest, *axes: Reduced, out: Out) -> None:
-    """out = the greatest element of x over axes, NaN if there is one; otherwise as `sum`.
-    ValueError if there are no elements."""
+    """out = the greatest element of x over axes, NaN if there is one; otherwise as `sum`.  That of
+    no elements is the least number of the data type: minus infinity where there is one."""
     _find_extreme(np.maximum, x, axes, out)
 
 
 @kernel("min")
 def min_(x: Least, *axes: Reduced, out: Out) -> None:
-    """out = the least element of x over axes; otherwise as `max`."""
+    """out = the least element of x over axes; otherwise as `max`.  That of no elements is the
+    greatest number of the data type."""
     _find_extreme(np.minimum, x, axes, out)
 
 
@@ -107,8 +109,12 @@ def argmin(x: Ordered, axis: Axis | None, out: Out) -> None:
 
 def _find_extreme(ufunc: Any, x: NDArray[Any], axes: Dims, out: NDArray[Any]) -> None:
     result = _with_axes(x, axes, out)
-    _check_elements(x, axes, result)
-    cut.reduce(ufunc, x, axes, result)
+    if result.size and not x.size:
+        if x.dtype.kind == "c":
+            _check_elements(x, axes, result)
+        copy_pieces(result, extreme_of(native(x.dtype), greatest=ufunc is np.minimum))
+    else:
+        cut.reduce(ufunc, x, axes, result)
 
 
 def _check_elements(x: NDArray[Any], axes: Dims, result: NDArray[Any]) -> None:

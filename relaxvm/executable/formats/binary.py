@@ -86,8 +86,6 @@ def _save_header(to: Writer) -> None:
 
 def _load_header(read: Reader) -> bool:
     """Read the header; return whether there is a section of memory scopes."""
-    if not read.stream.peek(1):
-        raise FormatError("it is empty")
     (magic,) = read.unpack(U64)
     if magic not in (MAGIC, MAGIC_WITHOUT_SCOPES):
         head = U64.pack(magic) + read.stream.peek(HEAD_BYTES - U64.size)

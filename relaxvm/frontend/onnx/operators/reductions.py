@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ....ir import Expr, IntImm, ShapeType, TensorType
+from ....ir import Expr, ShapeType, TensorType
 from ...common.values import Value
 from ..graph import Graph
 from ..registry import onnx
@@ -41,39 +41,12 @@ def _log_sum_exp(g: Graph, x: Value, axes: Any, keepdims: bool) -> Expr:
 
 def _extreme(name: str) -> Callable[..., Expr]:
     def reduce(g: Graph, x: Value, axes: Any, keepdims: bool) -> Expr:
-        if _is_empty(x):
-            if isinstance(g, _AtRunTime):
-                return g.of_nothing(name, x, keepdims)
-            return _of_nothing(g, name, x, axes, keepdims)
         if x.dtype != "bool":
             return g.op(name, x, axes, keepdims)
         found = g.op(name, g.op("astype", x, "uint8"), axes, keepdims)
         return g.op("astype", found, "bool")
 
     return reduce
-
-
-def _is_empty(x: Value) -> bool:
-    return any(isinstance(dim, IntImm) and dim.value == 0 for dim in x.dims or ())
-
-
-def _of_nothing(g: Graph, name: str, x: Value, axes: Any, keepdims: bool) -> Expr:
-    """The greatest or least element of none: the least or greatest number of the data type."""
-    dims = x.dims or ()
-    places = range(len(dims)) if axes is None else [axis % len(dims) for axis in axes]
-    kept = [1 if i in places else dim for i, dim in enumerate(dims) if keepdims or i not in places]
-    return g.op("full", kept, _identity(name, x), x.dtype)
-
-
-def _identity(name: str, x: Value) -> NDArray[Any]:
-    """The greatest number of a data type, which is the least of no elements, or the least one."""
-    dtype = np.dtype(x.dtype)
-    number: Any = name == "min"
-    if dtype.kind == "f":
-        number = np.inf if name == "min" else -np.inf
-    elif dtype.kind in "iu":
-        number = np.iinfo(dtype).max if name == "min" else np.iinfo(dtype).min
-    return np.array(number, dtype)
 
 
 def _named(name: str) -> Callable[..., Expr]:
@@ -141,16 +114,6 @@ class _AtRunTime:
         text = f"{dtype} keepdims" if keepdims else dtype
         return self.g.run(name, [x, self.axes], TensorType(None, value.dtype, ndim=ndim), text)
 
-    def of_nothing(self, name: str, x: Value, keepdims: bool) -> Expr:
-        """The greatest or least element of none, in the shape that a sum has."""
-        numbers = x
-        if x.dtype == "bool":
-            numbers = Value(self.g.op("astype", x, "uint8"))
-        shaped = Value(self.op("sum", numbers, None, keepdims))
-        if x.dtype == "bool":
-            shaped = Value(self.g.op("astype", shaped, "bool"))
-        return self.g.op("full_like", shaped, _identity(name, x))
-
     def squeezed(self, x: Expr) -> Expr:
         """x without the axes."""
         value = Value(x)
@@ -175,7 +138,7 @@ def _register(name: str, by_input: int) -> None:
         function = _FOLDS.get(name)
         if function is None or any(noop.values()):
             return None
-        if x.dtype == object and name not in ("ReduceSum", "ReduceProd"):
+        if name not in ("ReduceSum", "ReduceProd") and (x.dtype == object or not x.size):
             return None
         places = None if axes is None or not len(axes) else tuple(np.asarray(axes).tolist())
         found = np.asarray(function(x, axis=places, keepdims=bool(keepdims)))
