@@ -83,13 +83,12 @@ def main() -> int:
                 options.repeats,
             )  # fmt: skip
             slower = slower or (size == max(SIZES) and ratio < 1)
-    for name, (params, lines) in CHANNELS.items():
+    for title, (params, lines) in CHANNELS.items():
         for shape in PICTURES:
             shapes = [shape] + [(1, shape[1], 1, 1)] * (len(params.split(", ")) - 1)
-            types = ", ".join(
-                f'{p}: R.Tensor({s}, "float32")' for p, s in zip(params.split(", "), shapes, strict=True)
-            )
-            ratio = measure(name, program(params, lines, types), shapes, options.repeats)
+            named = zip(params.split(", "), shapes, strict=True)
+            types = ", ".join(f'{name}: R.Tensor({each}, "float32")' for name, each in named)
+            ratio = measure(title, program(params, lines, types), shapes, options.repeats)
             slower = slower or ratio < 1
     return int(slower)
 

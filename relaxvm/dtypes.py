@@ -129,7 +129,7 @@ def extreme_of(dtype: np.dtype[Any], greatest: bool) -> Any:
     import ml_dtypes  # a data type of that package
 
     if dtype.name.startswith(("int", "uint")):
-        small: Any = ml_dtypes.iinfo(dtype)
+        small: Any = ml_dtypes.iinfo(dtype)  # type: ignore[no-untyped-call]
         return dtype.type(small.max if greatest else small.min)
     infinite = np.array(np.inf if greatest else -np.inf).astype(dtype)
     if np.isinf(infinite):
