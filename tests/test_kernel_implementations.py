@@ -698,10 +698,45 @@ def test_much_work_is_left_to_python() -> None:
     for name, args in {
         "nn.softmax": (np.ones((16, 1024), "f4"), -1, np.empty((16, 1024), "f4")),
         "matmul": (np.ones((96, 96)), np.ones((96, 96)), np.empty((96, 96))),
-        "sum": (np.ones(1 << 17), None, np.empty(())),
+        "sum": (np.ones((1 << 18) + 1), None, np.empty(())),
+        "add": (np.ones((1 << 18, 2)), np.ones(1), np.empty((1 << 18, 2))),
     }.items():
         with pytest.raises(KeyError, match="asked Python"):
-            DispatchedKernel(refuse, KERNELS[name].implementations)(*args)
+            DispatchedKernel(refuse, KERNELS[name].implementations, KERNELS[name].ufunc)(*args)
+
+
+def _never(*args: Any) -> None:
+    raise KeyError("asked Python")
+
+
+def test_a_pass_over_less_than_a_mebibyte_needs_no_reference() -> None:
+    """Programs with such tensors import no references when they start."""
+    x = np.random.default_rng(3).normal(0, 2, (1, 500, 256)).astype("f4")
+    row = x[:, :1] + 1
+    sums = np.empty((1, 256), "f4")
+    for name, args, expected in (
+        ("subtract", (x, row, np.empty_like(x)), x - row),
+        ("multiply", (row, x[:, :, :1].copy(), np.empty_like(x)), row * x[:, :, :1]),
+        ("equal", (x, row, np.empty(x.shape, "?")), x == row),
+        ("cast", (x > 0, np.empty_like(x)), (x > 0).astype("f4")),
+        ("sum", (x, (1,), sums), x.sum(1)),
+        ("max", (x, (2,), np.empty((1, 500), "f4")), x.max(2)),
+    ):
+        record = KERNELS[name]
+        DispatchedKernel(_never, record.implementations, record.ufunc)(*args)
+        np.testing.assert_array_equal(args[-1], expected)
+    again = x.copy()
+    record = KERNELS["subtract"]
+    DispatchedKernel(_never, record.implementations, record.ufunc)(again, row, again)
+    np.testing.assert_array_equal(again, x - row)
+
+
+def test_long_sums_of_rows_are_left_to_python() -> None:
+    """Python adds them in groups, so that the error does not grow with their number."""
+    x, out = np.ones((2048, 64), "f4"), np.empty(64, "f4")
+    with pytest.raises(KeyError, match="asked Python"):
+        DispatchedKernel(_never, KERNELS["sum"].implementations)(x, (0,), out)
+    DispatchedKernel(_never, KERNELS["max"].implementations)(x, (0,), out)
 
 
 @pytest.mark.parametrize("step", [0, 4, 1 << 40, -12])

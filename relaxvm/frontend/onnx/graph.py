@@ -274,7 +274,7 @@ class Graph(Emitter):
         if operator.fold is not None:
             folded = _folded(operator.fold, inputs, attrs)
             if folded is not None:
-                return [Value(known=folded)]
+                return [folded]
         return self.converted(operator, inputs, attrs)
 
     def converted(
@@ -418,9 +418,10 @@ class Graph(Emitter):
 
 def _folded(
     fold: Callable[..., Any], inputs: Sequence[Value | None], attrs: Mapping[str, Any]
-) -> NDArray[Any] | None:
-    """The elements of a result, if those of all inputs are known and few."""
+) -> Value | None:
+    """A result that is known by its elements, if those of all inputs are known and few."""
     arrays: list[NDArray[Any] | None] = []
+    symbolic: str | None = None
     for value in inputs:
         if value is None:
             arrays.append(None)
@@ -429,11 +430,20 @@ def _folded(
         if known is None or known.size > MOST_FOLDED or value.dtype == "str":
             return None
         arrays.append(known)
+        if symbolic is None and known.dtype == object:
+            symbolic = value.dtype
     result = fold(*arrays, **attrs)
     if result is None:
         return None
-    array = normalized(np.asarray(result))
-    return array if array.size <= MOST_FOLDED else None
+    array = np.asarray(result)
+    is_of_inputs = array.dtype == object
+    array = normalized(array)
+    if array.size > MOST_FOLDED:
+        return None
+    if is_of_inputs and symbolic == "int32":  # expressions of dimensions do not say their type
+        return Value(known=array if array.dtype == object else array.astype(np.int32),
+                     dtype=symbolic)  # fmt: skip
+    return Value(known=array)
 
 
 def _text(data: memoryview | bytes) -> str:

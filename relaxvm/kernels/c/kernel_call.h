@@ -194,8 +194,12 @@ typedef struct {
 /* Results with fewer bytes are computed with Python's lock held; larger ones are left to the reference,
  * which lets other threads run meanwhile. */
 #define RVM_SMALL_RESULT 65536
-/* For the same reason an implementation reads fewer elements than this for a call, ... */
+/* The same for what passes over the elements once and is done within some 200 us: the modules with the
+ * references take several milliseconds to import, which is much of a program's start. */
+#define RVM_QUICK_RESULT (1 << 20)
+/* For the same reasons an implementation reads fewer elements than this for a call, ... */
 #define RVM_SMALL_INPUT (1 << 16)
+#define RVM_QUICK_INPUT (1 << 18)
 /* ... and multiplies less often: some 30 us. */
 #define RVM_SMALL_WORK (1 << 19)
 

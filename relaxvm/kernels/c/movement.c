@@ -390,14 +390,16 @@ static const RvmArgument fill_arguments[] = {RVM_BUFFER(NUMBER), RVM_BUFFER(OUT)
 static const RvmArgument full_arguments[] = {RVM_BUFFER(TENSOR_OR_NUMBER), RVM_BUFFER(OUT)};
 static const RvmArgument out_arguments[] = {RVM_BUFFER(OUT)};
 
-#define MOVEMENT(kernel_name, function, arguments_of)                                         \
+#define MOVEMENT_OF(kernel_name, function, arguments_of, most)                                \
     {.name = "movement." kernel_name, .kernel = kernel_name, .run = function,                 \
-     RVM_ARGUMENTS(arguments_of), .dtypes = RVM_ANY_DTYPE, .most_bytes = RVM_SMALL_RESULT}
+     RVM_ARGUMENTS(arguments_of), .dtypes = RVM_ANY_DTYPE, .most_bytes = most}
+#define MOVEMENT(kernel_name, function, arguments_of)                                         \
+    MOVEMENT_OF(kernel_name, function, arguments_of, RVM_SMALL_RESULT)
 
 const RvmImplementation rvm_movement[] = {
     MOVEMENT("reshape", reshape, copy_arguments),
     MOVEMENT("broadcast_to", broadcast_to, copy_arguments),
-    MOVEMENT("cast", cast, copy_arguments),
+    MOVEMENT_OF("cast", cast, copy_arguments, 4 * RVM_QUICK_RESULT), /* one pass, and no arithmetic */
     MOVEMENT("permute_dims", permute_dims, permute_arguments),
     MOVEMENT("flip", flip, flip_arguments),
     MOVEMENT("strided_slice", strided_slice, slice_arguments),

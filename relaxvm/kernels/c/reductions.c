@@ -5,6 +5,8 @@ typedef struct {
     RvmInts axes; /* RVM_NO_INTS: all of them */
 } ReduceParams;
 
+#define RVM_LONG_SUM 1024 /* as in relaxvm/pieces/reduce.py */
+
 /* A total becomes a mean as in numpy.mean, whose counts are int64: a float32 divided by one is computed
  * in float64. */
 static inline void to_mean(char *total, int dtype, int64_t count) {
@@ -43,7 +45,10 @@ static inline int reduce(const RvmKernelCall *call, int which, int mean) {
     int64_t outer = rvm_product(x->dims, 0, first), inner = rvm_product(x->dims, last, ndim);
     int64_t length = rvm_product(x->dims, first, last), item = x->item, row = inner * item;
     if (!is_reduced(x, first, last, out) || outer * inner * length == 0 ||
-        outer * inner * length > RVM_SMALL_INPUT)
+        outer * inner * length > RVM_QUICK_INPUT)
+        return RVM_ASK_REFERENCE;
+    /* The reference adds up more than this many numbers in groups, which is more exact. */
+    if (which == RVM_ADD && inner > 1 && length > RVM_LONG_SUM && outer * inner * length > RVM_SMALL_INPUT)
         return RVM_ASK_REFERENCE;
     /* numpy begins with 0 or 1 where a sum or product has that, else with the first element. */
     int from_first = which == RVM_MAXIMUM || which == RVM_MINIMUM, begin = from_first ? 1 : 0;

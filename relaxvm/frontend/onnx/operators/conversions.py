@@ -95,6 +95,10 @@ def converted(
         return numbers_as_strings(g, x)
     if x.dtype == "str":
         return strings_as_numbers(g, x, dtype)
+    if dtype == "int32" and x.known is not None and is_symbolic(x.known):
+        # Converters of TensorFlow compute shapes as int32.  They stay expressions of dimensions,
+        # which have no width: nothing wraps around before the elements are needed as a tensor.
+        return Value(known=x.known, dtype=dtype)
     if dtype.startswith("complex"):
         raise Problem(f"conversions to {dtype} are not supported")
     if dtype == _POWERS:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ....dtypes import as_dtype
 from ....ir import (
     Constant,
     Expr,
@@ -326,8 +328,8 @@ def slice_(
     ends: Value,
     axes: Value | None = None,
     steps: Value | None = None,
-) -> Expr:
-    """R.strided_slice."""
+) -> Expr | Value:
+    """R.strided_slice; x itself where it takes all elements."""
     places: Any = starts.places if axes is None else g.shape_in(axes)
     if places is None:  # the first axes, as many as there are starts
         (count,) = g.named_dims(starts, 1) or ()
@@ -338,11 +340,41 @@ def slice_(
     are_known = all(isinstance(part, list) for part in parts)
     if are_known and all(isinstance(each, int) for each in [*places, *strides]):
         bounds = [_within(each) for each in (begin, end)]
-        found = g.op("strided_slice", x, places, *bounds, strides)
-        return _with_lengths(g, found, x, places, bounds[0], bounds[1], strides)
+        cut = [
+            each
+            for each in zip(places, *bounds, strides, strict=True)
+            if not _takes_all(x, *each)
+        ]
+        if not cut:
+            return x
+        places, begin, end, strides = map(list, zip(*cut, strict=True))
+        found = g.op("strided_slice", x, places, begin, end, strides)
+        return _with_lengths(g, found, x, places, begin, end, strides)
     ty = _unknown(x, x.ndim)
     given = [places, begin, end, None if steps is None else strides]
     return g.run("strided_slice", [x, *given], ty, x.dtype or "?")
+
+
+_ADDRESSES: Final = 1 << 48
+"""More bytes than a tensor can have."""
+
+
+def _takes_all(x: Value, axis: int, first: Any, last: Any, step: int) -> bool:
+    """Whether a slice takes all elements along an axis: ends such as 2147483647 are beyond each
+    length that a tensor with these other dimensions can have."""
+    dims = x.dims
+    if dims is None or not -len(dims) <= axis < len(dims) or (first, step) != (0, 1):
+        return False
+    dim = dims[axis]
+    if not isinstance(last, int):
+        return prove_equal(last, dim)
+    if isinstance(dim, IntImm):
+        return last >= dim.value
+    others = [each for i, each in enumerate(dims) if i != axis % len(dims)]
+    lengths = [each.value if isinstance(each, IntImm) else 0 for each in others]
+    item = as_dtype(x.dtype).itemsize if x.dtype not in (None, "str") else 1
+    most = math.prod(lengths) * item
+    return most > 0 and last >= _ADDRESSES // most
 
 
 def _with_lengths(
@@ -375,7 +407,7 @@ def _within(bounds: list[Any]) -> list[Any]:
 def slice_by_attributes(
     g: Graph, x: Value, *, starts: list[int], ends: list[int], axes: list[int] | None = None
 ) -> Any:
-    """R.strided_slice."""
+    """R.strided_slice; x itself where it takes all elements."""
     begin, end = np.array(starts, np.int64), np.array(ends, np.int64)
     places = None if axes is None else np.array(axes, np.int64)
     if x.known is not None:
