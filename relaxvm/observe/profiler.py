@@ -87,6 +87,7 @@ class Profile:
             shapes=shapes,
             max_events=max_events,
             clock=_clock,
+            state=self._vm.state,
         )
 
     def __enter__(self) -> Profile:

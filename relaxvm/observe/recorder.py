@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import threading
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from time import perf_counter_ns
 from typing import Any, Final
 
@@ -167,6 +167,7 @@ class Recorder:
         max_events: the most events kept for the trace, over all threads; later ones are only
             counted.
         clock: returns nanoseconds.
+        state: what the VM keeps from one call to the next; calls that return it allocate nothing.
     """
 
     def __init__(
@@ -176,6 +177,7 @@ class Recorder:
         shapes: bool,
         max_events: int,
         clock: Clock = perf_counter_ns,
+        state: Mapping[str, Any] | None = None,
     ) -> None:
         self.recording = False
         self.half_way_ns = 0
@@ -187,6 +189,8 @@ class Recorder:
         self._max_samples = max_events
         self._read_memory = read_memory
         self._shapes = shapes
+        self._state = {} if state is None else state
+        self._kept: frozenset[int] = frozenset()
         self._clock = clock
         self._local = threading.local()
         self._lock = threading.Lock()
@@ -246,6 +250,8 @@ class Recorder:
         site = thread.site(pc, name)
         site.active += 1
         site.function.active += 1
+        if pc == RUN:
+            self._kept = frozenset(map(id, list(self._state.values())))
         if self._shapes:
             self._note_args(site, args)
         parent, depth = (calls[-1].node, calls[-1].depth) if calls else (thread.root, 0)
@@ -292,7 +298,7 @@ class Recorder:
             return
         site = thread.calls[-1].site
         if self._read_memory is not None:
-            allocated = _allocated(ret, args)
+            allocated = 0 if id(ret) in self._kept else _allocated(ret, args)
             site.allocated += allocated
             site.function.allocated += allocated
         if self._shapes and isinstance(ret, np.ndarray):

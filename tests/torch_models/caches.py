@@ -82,3 +82,38 @@ class Rolling(Kept):
 @case
 def rolling() -> Case:
     return Case(Rolling(), [(torch.randn(2, 3),) for _ in range(3)])
+
+
+class SharedHeads(nn.Module):
+    """Heads of queries share those of keys and values, which are caches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("keys", torch.zeros(1, 2, 96, 8))
+        self.register_buffer("values", torch.zeros(1, 2, 96, 8))
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, positions: Tensor, heads: Tensor) -> Any:
+        self.keys[:, :, positions] = k
+        self.values[:, :, positions] = v
+        mask = torch.arange(96) <= positions[:, None]
+        found = F.scaled_dot_product_attention(q, self.keys, self.values, mask, enable_gqa=True)
+        by_head = F.scaled_dot_product_attention(
+            q, self.keys, self.values, heads[:, None, None] * mask.float(), enable_gqa=True
+        )
+        causal = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        alike = F.scaled_dot_product_attention(q, k, v, mask[None, None, :, :1], enable_gqa=True)
+        return found, by_head, causal, alike
+
+
+@case
+def shared_heads() -> Case:
+    def call(at: int, n: int) -> tuple[Tensor, ...]:
+        k, v = torch.randn(2, 1, 2, n, 8)
+        return torch.randn(1, 6, n, 8), k, v, torch.arange(at, at + n), torch.randn(6)
+
+    calls = [call(at, n) for at, n in ((0, 3), (3, 2), (5, 90))]
+    n = torch.export.Dim("n", min=2, max=96)
+    shapes = {
+        "q": {2: n}, "k": {2: n}, "v": {2: n}, "positions": {0: n}, "heads": None,
+    }  # fmt: skip
+    return Case(SharedHeads(), calls, dynamic_shapes=shapes)

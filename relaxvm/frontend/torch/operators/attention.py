@@ -18,20 +18,31 @@ from ..forms import (
     same_dim,
 )
 from ..registry import aten
-from .shapes import expand, swapped
+from .shapes import swapped
 
 __all__: list[str] = []
 
 
-def _shared(c: Emitter, x: Tensor, heads: Any) -> Tensor:
-    """Keys or values with each head as often as several query heads share it."""
+def _with_axis(c: Emitter, x: Tensor, place: int, lengths: list[Any]) -> Tensor:
+    """x with lengths in place of the one of an axis."""
     dims = dims_of(x)
-    if same_dim(dims[-3], heads):
-        return x
-    times = length(heads // dims[-3])
-    wide = reshaped(c, x, [*dims[:-2], 1, *dims[-2:]])
-    both = expand(c, wide, [*dims[:-2], times, *dims[-2:]])
-    return reshaped(c, both, [*dims[:-3], heads, *dims[-2:]])
+    return reshaped(c, x, [*dims[:place], *lengths, *dims[place + 1 :]])
+
+
+def _shared(
+    c: Emitter, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """Heads of queries that share keys and values, along an axis of their own: keys and values have
+    length 1 there, and are not repeated.  A cache of them is not copied for each token."""
+    heads, shared, place = dims_of(query)[-3], dims_of(key)[-3], rank_of(query) - 3
+    times = length(heads // shared)
+    query = _with_axis(c, query, place, [shared, times])
+    key = _with_axis(c, key, place, [shared, 1])
+    value = _with_axis(c, value, place, [shared, 1])
+    if mask is not None and rank_of(mask) >= 3:
+        count, at = dims_of(mask)[-3], rank_of(mask) - 3
+        mask = _with_axis(c, mask, at, [1, 1] if count == 1 else [shared, times])
+    return query, key, value, mask
 
 
 def _causal(c: Emitter, queries: Any, keys: Any) -> Tensor:
@@ -47,8 +58,9 @@ def _attended(
 ) -> Tensor:  # fmt: skip
     dtype = dtype_of(query)
     dims = dims_of(query)
-    if enable_gqa:
-        key, value = _shared(c, key, dims[-3]), _shared(c, value, dims[-3])
+    is_shared = enable_gqa and not same_dim(dims[-3], dims_of(key)[-3])
+    if is_shared:
+        query, key, value, mask = _shared(c, query, key, value, mask)
     if scale is None:
         size = dims[-1]
         if not isinstance(size, int):
@@ -76,7 +88,8 @@ def _attended(
         top = c.op("max", scores, [last], True)
         is_masked = c.op("equal", top, low)
         weights = c.op("where", is_masked, number(c, 0, wide), weights)
-    return cast(c, c.op("matmul", weights, v), dtype)
+    found = cast(c, c.op("matmul", weights, v), dtype)
+    return reshaped(c, found, [*dims[:-1], dims_of(value)[-1]]) if is_shared else found
 
 
 @aten("scaled_dot_product_attention")

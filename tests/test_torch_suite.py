@@ -1,0 +1,102 @@
+"""Exported programs beside torch itself, which these tests need: ``nox -s torch``."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relaxvm
+
+torch = pytest.importorskip("torch")
+
+from .torch_suite.control import PROGRAMS  # noqa: E402 - they need torch
+from .torch_suite.export import export  # noqa: E402
+from .torch_suite.mixtures import Mixture  # noqa: E402
+from .torch_suite.models import MODELS  # noqa: E402
+from .torch_suite.score import problem_of  # noqa: E402
+
+WITHIN = 2e-4
+MIXTURES = 60
+
+
+def leaves(value: Any) -> list[Any]:
+    """The tensors of a structure, as arrays."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (tuple, list)):
+        return [leaf for each in value for leaf in leaves(each)]
+    return [value.detach().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)]
+
+
+def arrays(args: tuple[Any, ...]) -> list[Any]:
+    return [np.array(each) for each in args]
+
+
+def assert_equal(got: Any, expected: Any) -> None:
+    """Compare results with torch's: floats within 2e-4 of the largest magnitude."""
+    got, expected = leaves(got), leaves(expected)
+    assert len(got) == len(expected)
+    for a, b in zip(got, expected, strict=True):
+        assert (a.shape, a.dtype) == (b.shape, b.dtype)
+        if b.dtype == bool:
+            assert (a != b).mean() < 0.02  # numbers next to the bound of a comparison
+            continue
+        scale = np.abs(b[np.isfinite(b)]).max(initial=1) if b.dtype.kind == "f" else 1
+        within = WITHIN * scale if b.dtype.kind == "f" else 0
+        np.testing.assert_allclose(a, b, rtol=0, atol=within, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_control_flow_in_control_flow(name: str, tmp_path: Path) -> None:
+    found = PROGRAMS[name]()
+    program = torch.export.export(
+        found.module.eval(), copy.deepcopy(found.calls[0]), dynamic_shapes=found.shapes,
+        strict=False,
+    )  # fmt: skip
+    path = str(tmp_path / "program.pt2")
+    torch.export.save(program, path)
+    vm = relaxvm.VirtualMachine(relaxvm.compile(path, cache=False))
+    reference = program.module()
+    for args in found.calls:
+        with torch.no_grad():
+            expected = reference(*copy.deepcopy(args))
+        assert_equal(vm.main(*arrays(args)), expected)
+
+
+@pytest.mark.parametrize("seed", range(MIXTURES))
+def test_drawn_modules(seed: int, tmp_path: Path) -> None:
+    """Every other one is exported with a length that varies."""
+    torch.manual_seed(seed)
+    module = Mixture(seed).eval()
+    axes = ({0: torch.export.Dim.AUTO},) * 2 if seed % 2 == 0 else None
+    example = (torch.randn(2, 4, 6), torch.randn(2, 4, 6))
+    program = torch.export.export(module, example, dynamic_shapes=axes)
+    path = tmp_path / "program.pt2"
+    torch.export.save(program, str(path))
+    vm = relaxvm.VirtualMachine(relaxvm.compile(str(path), cache=False))
+    reference = program.module()
+    for rows in (2, 5):
+        args = (torch.randn(rows, 4, 6), torch.randn(rows, 4, 6))
+        try:
+            with torch.no_grad():
+                expected = reference(*(each.clone() for each in args))
+        except (AssertionError, RuntimeError):
+            assert rows == 5  # the module holds for two rows alone
+            continue
+        assert_equal(vm.main(*arrays(args)), expected)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_architectures(name: str, tmp_path: Path) -> None:
+    """As .pt2 and as ONNX, with fixed lengths and with those that vary."""
+    pytest.importorskip("torchvision")
+    pytest.importorskip("transformers")
+    pytest.importorskip("onnxscript")
+    assert list(export(tmp_path, name, ["--onnx"])) == []
+    files = sorted([*tmp_path.glob("*.pt2"), *tmp_path.glob("*.onnx")])
+    assert len(files) >= 2
+    assert {each.name: problem for each in files if (problem := problem_of(each))} == {}
