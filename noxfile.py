@@ -100,7 +100,7 @@ def tvm(session: nox.Session, version: str) -> None:
     session.run(*TESTS, *(session.posargs or IN_ONE_PROCESS))
 
 
-@nox.session(python=PYTHONS[0])
+@nox.session(python=PYTHONS[0], default=False)  # packages of some GB
 def torch(session: nox.Session) -> None:
     """Export programs and architectures with torch, of which a build for CPUs does, and compare
     results."""
@@ -120,7 +120,7 @@ PACKAGES = (
 """Packages that use onnxruntime and can be in one environment."""
 
 
-@nox.session(python=PYTHONS[0])
+@nox.session(python=PYTHONS[0], default=False)
 @nox.parametrize("packages", PACKAGES, ids=[names[0] for names in PACKAGES])
 def onnxruntime(session: nox.Session, packages: tuple[str, ...]) -> None:
     """Run programs of packages that use onnxruntime, with it and with relaxvm in its place."""

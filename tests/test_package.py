@@ -387,14 +387,16 @@ def test_sdist(distributions: tuple[Path, Path, Path]) -> None:
 
 def test_the_extra_for_tests_brings_what_the_tests_import() -> None:
     """Imports at the top of modules; tests that need other packages are skipped without them, and
-    what makes fixtures of PyTorch runs in an environment of its own."""
+    what makes fixtures of PyTorch, and programs of packages that use onnxruntime, run in
+    environments of their own."""
     extra = {
         re.split(r"\W", requirement)[0] for requirement in PROJECT["optional-dependencies"]["test"]
     }
     imported = set()
     tests = Path(__file__).parent
     for path in tests.rglob("*.py"):
-        if "tvm" in path.name or path.relative_to(tests).parts[0].startswith("torch_"):
+        folder = path.relative_to(tests).parts[0]
+        if "tvm" in path.name or folder.startswith(("torch_", "onnxruntime_programs")):
             continue
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.Import):

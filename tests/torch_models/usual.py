@@ -431,3 +431,28 @@ class Drawing(nn.Module):
 @case
 def drawing() -> Case:
     return Case(Drawing(), [(torch.rand(3, 4),)])
+
+
+class Runs(nn.Module):
+    """Runs of equal elements, and tables of places of a fixed length."""
+
+    def forward(self, x: Tensor, y: Tensor) -> Any:
+        return (
+            torch.unique_consecutive(x, return_inverse=True, return_counts=True),
+            torch.unique_consecutive(y, dim=0, return_inverse=True, return_counts=True),
+            torch.unique_consecutive(y, dim=1, return_counts=True),
+            torch.unique(y, dim=1, return_counts=True),
+            torch.nonzero_static(x, size=4),
+            torch.nonzero_static(y, size=2, fill_value=9),
+            torch.arange(0.5, -8.5, -4, dtype=torch.int64),
+            torch.linspace(4.3, 1, 50, dtype=torch.int64),
+        )
+
+
+@case
+def runs() -> Case:
+    x = torch.tensor([1, 1, 2, 2, 2, 3, 1, 1])
+    y = torch.tensor([[1, 1, 2], [1, 1, 2], [0, 0, 1], [1, 1, 2]])
+    calls = [(x, y), (x[:3], y[:2]), (x[3:], y), (torch.zeros(9, dtype=torch.int64), y[1:])]
+    rows = torch.export.Dim.DYNAMIC
+    return Case(Runs(), calls, dynamic_shapes={"x": {0: rows}, "y": {0: rows}})

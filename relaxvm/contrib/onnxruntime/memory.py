@@ -24,6 +24,7 @@ class OrtMemType(IntEnum):
     DEFAULT = 0
     CPU_INPUT = -2
     CPU_OUTPUT = -1
+    CPU = -1
 
 
 class OrtSparseFormat(IntEnum):

@@ -46,6 +46,7 @@ class ExecutionOrder(IntEnum):
 
     DEFAULT = 0
     PRIORITY_BASED = 1
+    MEMORY_EFFICIENT = 2
 
 
 class _Options:

@@ -418,6 +418,10 @@ class IOBinding:
         """The values of the outputs, in the order in which they were asked for."""
         return list(self._results)
 
+    def get_outputs_as_ortvaluevector(self) -> list[OrtValue]:
+        """The same as `get_outputs`."""
+        return self.get_outputs()
+
     def copy_outputs_to_cpu(self) -> list[Any]:
         """The outputs as arrays."""
         return [value._ort_payload for value in self._results]

@@ -148,6 +148,8 @@ def arange(
     dtype = dtype or (DEFAULT_FLOAT if DEFAULT_FLOAT in kinds else "int64")
     if not any(isinstance(length(each), Expr) for each in (start, end, step)):
         start, end, step = (length(each) for each in (start, end, step))
+        if not is_float(dtype):
+            start, end, step = int(start), int(end), int(step)
         count = math.ceil((end - start) / step)
         wide = np.float64 if is_float(dtype) else np.int64
         found = start + np.arange(max(count, 0), dtype=wide) * step
@@ -163,6 +165,8 @@ def linspace(
 ) -> Tensor:  # fmt: skip
     """Numbers at equal distances, from the first to the last."""
     dtype = dtype or DEFAULT_FLOAT
+    if not is_float(dtype):  # torch converts the bounds first
+        start, end = (int(x) if isinstance(x, float) else x for x in (start, end))
     return cast(c, _spaced(c, start, end, steps), dtype)
 
 

@@ -33,7 +33,7 @@ from ..registry import aten
 from .reductions import limit_of, renorm
 from .shapes import expand, permuted, slice_scatter
 
-__all__: list[str] = []
+__all__ = ["nonzero_places"]
 
 
 # Lists of indices
@@ -48,7 +48,7 @@ def _as_indices(c: Emitter, x: Tensor, indices: Sequence[Any]) -> list[Tensor | 
             found.append(None)
         elif dtype_of(each) in ("bool", "uint8"):
             rank = rank_of(each)
-            places = _nonzero(c, cast(c, each, "bool"))
+            places = nonzero_places(c, cast(c, each, "bool"))
             for i in range(rank):
                 row = c.op("strided_slice", places, [0], [i], [i + 1])
                 found.append(reshaped(c, row, [dims_of(row)[1]]))
@@ -59,7 +59,7 @@ def _as_indices(c: Emitter, x: Tensor, indices: Sequence[Any]) -> list[Tensor | 
     return found
 
 
-def _nonzero(c: Emitter, x: Tensor) -> Tensor:
+def nonzero_places(c: Emitter, x: Tensor) -> Tensor:
     """The places where x is not 0, as rows for axes; their number gets a name."""
     found = c.op("nonzero", x)
     value = Value(found)
@@ -447,7 +447,7 @@ def masked_select(c: Emitter, self: Tensor, mask: Tensor) -> Tensor:
     """The elements in order where the mask is true."""
     dims = broadcast_dims(dims_of(self), dims_of(mask))
     flat = reshaped(c, expand(c, self, dims), [-1])
-    places = _nonzero(c, reshaped(c, expand(c, mask, dims), [-1]))
+    places = nonzero_places(c, reshaped(c, expand(c, mask, dims), [-1]))
     return c.op("take", flat, reshaped(c, places, [dims_of(places)[1]]), 0)
 
 
@@ -471,10 +471,21 @@ def masked_scatter(c: Emitter, self: Tensor, mask: Tensor, source: Tensor) -> Te
 def nonzero(c: Emitter, self: Tensor) -> Tensor:
     """The places of elements that are not 0, as rows."""
     if rank_of(self) == 0:
-        found = _nonzero(c, reshaped(c, self, [1]))
+        found = nonzero_places(c, reshaped(c, self, [1]))
         count = dims_of(found)[1]
         return c.op("zeros", [count, 0], "int64")
-    return permuted(c, _nonzero(c, self), [1, 0])
+    return permuted(c, nonzero_places(c, self), [1, 0])
+
+
+@aten("nonzero_static")
+def nonzero_static(c: Emitter, self: Tensor, size: int, fill_value: int = -1) -> Tensor:
+    """The first places of elements that are not 0, as rows, and behind them rows of a number."""
+    rank = rank_of(self)
+    if rank == 0:
+        return c.op("zeros", [size, 0], "int64")
+    found = nonzero(c, self)
+    fill = c.op("full", [size, rank], number(c, fill_value, "int64"), "int64")
+    return c.op("take", c.op("concat", [found, fill], 0), c.op("arange", 0, size, 1, "int64"), 0)
 
 
 @aten("nonzero_numpy", "where")
@@ -482,7 +493,7 @@ def nonzero_numpy(c: Emitter, self: Tensor | None = None, condition: Tensor | No
     """The places of elements that are not 0, as a vector for each axis."""
     x = self if self is not None else condition
     assert x is not None
-    places = _nonzero(c, x if rank_of(x) else reshaped(c, x, [1]))
+    places = nonzero_places(c, x if rank_of(x) else reshaped(c, x, [1]))
     count = dims_of(places)[1]
     return [reshaped(c, c.op("strided_slice", places, [0], [i], [i + 1]), [count])
             for i in range(max(rank_of(x), 1))]  # fmt: skip

@@ -146,7 +146,8 @@ def unsqueeze(c: Emitter, self: Tensor, dim: int) -> Tensor:
     return reshaped(c, self, dims)
 
 
-@aten("squeeze", "squeeze.dim", "squeeze.dims",
+@aten("squeeze", "squeeze.dim", "squeeze.dims", "squeeze_copy", "squeeze_copy.dim",
+      "squeeze_copy.dims",
       back=lambda c, self, new, dim=None: _as_before(c, self, new))  # fmt: skip
 def squeeze(c: Emitter, self: Tensor, dim: Any = None) -> Tensor:
     """R.squeeze of the axes of length 1."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
-from ....ir import Expr
+import numpy as np
+
+from ....ir import Expr, prim
 from ...common.emitter import Emitter, Problem
 from ...common.values import Value
 from ..forms import (
@@ -16,14 +18,20 @@ from ..forms import (
     items,
     length,
     number,
+    numel,
     promoted,
     promoted_dtype,
     rank_of,
     reshaped,
 )
 from ..registry import aten
+from .indexing import nonzero_places
+from .shapes import moved
 
 __all__: list[str] = []
+
+_END: Final = 1 << 48
+"""Beyond the end of each axis."""
 
 
 @aten("sort", "sort.stable")
@@ -129,8 +137,51 @@ def unique_dim(
     c: Emitter, self: Tensor, dim: int, sorted: bool = True, return_inverse: bool = False,  # noqa: A002
     return_counts: bool = False,
 ) -> Any:  # fmt: skip
-    """R.unique of slices along an axis."""
-    return _distinct(c, self, axis_of(self, dim), return_inverse, return_counts)
+    """R.unique of slices along an axis; torch returns places and counts in any case."""
+    return _distinct(c, self, axis_of(self, dim), True, True)
+
+
+@aten("unique_consecutive")
+def unique_consecutive(
+    c: Emitter, self: Tensor, return_inverse: bool = False, return_counts: bool = False,
+    dim: int | None = None,
+) -> Any:  # fmt: skip
+    """The first of each run of equal elements, or of equal slices along an axis; then torch returns
+    places and counts in any case."""
+    axis = 0 if dim is None else axis_of(self, dim)
+    rows = reshaped(c, self, [-1]) if dim is None else moved(c, self, axis, 0)
+    dims = dims_of(rows)
+    count = dims[0]
+    before = c.op("strided_slice", rows, [0], [0], [-1])
+    after = c.op("strided_slice", rows, [0], [1], [_END])
+    differs: Tensor = c.op("not_equal", after, before)
+    if rank_of(rows) > 1:
+        width = numel(dims[1:])
+        flat = reshaped(c, cast(c, differs, "int64"), [dims_of(differs)[0], width])
+        differs = cast(c, c.op("max", flat, [1], False), "bool") if width != 0 else c.op(
+            "zeros", [dims_of(differs)[0]], "bool"
+        )
+    first = c.op("ones", [prim.minimum(count, 1)], "bool")
+    is_first = c.op("concat", [first, differs], 0)
+    places = nonzero_places(c, is_first)
+    found = dims_of(places)[1]
+    starts = reshaped(c, places, [found])
+    values = c.op("take", rows, starts, 0)
+    inverse: Any = c.op("zeros", [0], "int64")
+    counts: Any = inverse
+    if return_inverse or dim is not None:
+        numbers = c.op("cumsum", cast(c, is_first, "int64"), 0)
+        inverse = c.op("subtract", numbers, number(c, 1, "int64"))
+        if dim is None:
+            inverse = reshaped(c, inverse, dims_of(self))
+    if return_counts or dim is not None:
+        end = c.op("full", [prim.minimum(count, 1)], c.expr(np.array(0)), "int64")
+        end = c.op("add", end, number(c, count, "int64"))
+        bounds = c.op("concat", [starts, end], 0)
+        counts = c.op("subtract", c.op("strided_slice", bounds, [0], [1], [_END]),
+                      c.op("strided_slice", bounds, [0], [0], [-1]))  # fmt: skip
+        counts = reshaped(c, counts, [found])
+    return (values if dim is None else moved(c, values, 0, axis)), inverse, counts
 
 
 # Places in sorted vectors
