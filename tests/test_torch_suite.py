@@ -22,7 +22,7 @@ from .torch_suite.score import problem_of  # noqa: E402
 WITHIN = 2e-4
 MIXTURES = 60
 NOT_AS_TORCH = {"vgg-dynamic.onnx"}
-"""Files whose results are not those of torch with onnxruntime either: errors of torch's exporter."""
+"""Files that onnxruntime gives other results for, too: errors of torch's exporter."""
 
 
 def leaves(value: Any) -> list[Any]:
