@@ -96,6 +96,7 @@ if TYPE_CHECKING:
     from .observe.compare import compare
     from .observe.debugger import debug
     from .observe.profiler import profile
+    from .observe.schedule import schedule
     from .observe.trace import trace
     from .op.base import call_dps_packed, call_pure_packed, call_tir, call_tir_inplace
     from .registry import Registry, get_func, list_funcs, register_func
@@ -213,6 +214,7 @@ __all__ = [
     "register_func",
     "register_pipeline",
     "registry",
+    "schedule",
     "script",
     "set_num_threads",
     "show",
@@ -320,6 +322,7 @@ _HOME: Final = {
     "profile": "observe.profiler",
     "register_func": "registry",
     "register_pipeline": "transform.pipelines",
+    "schedule": "observe.schedule",
     "set_num_threads": "core._threads",
     "show": "deep",
     "show_versions": "versions",

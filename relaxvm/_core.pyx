@@ -40,6 +40,7 @@ cimport numpy as cnp
 
 from .core._code cimport *
 from .core._deadlines cimport *
+from .core._threads cimport run_section, rvm_section, take_pool
 from .core._storage cimport (
     Allocator, Storage, newfunc, renew_storage, rvm_account, set_new, take_storage)
 from .core._native cimport RvmAny, RvmTensor, call_locals, call_native, call_scalars
@@ -113,6 +114,35 @@ cdef extern from "_core_impl.h" nogil:
     void rvm_reset_tuple_item(PyObject*, Py_ssize_t) noexcept
     void rvm_reuse_frame(PyObject**, const rvm_func*, PyObject**, int64_t) noexcept
     void rvm_null_registers(PyObject**, int64_t, int64_t) noexcept
+
+cdef extern from "_batch_impl.h":
+    ctypedef struct rvm_task:
+        const int64_t* ip
+        PyObject** args
+        int count
+        PyObject* kind
+        PyObject* error
+        PyObject* traceback
+        PyObject* warnings
+        int64_t begin
+        int64_t end
+        int thread
+    ctypedef struct rvm_calls:
+        int count
+        PyObject* kind
+        PyObject* error
+        PyObject* traceback
+        rvm_task* tasks
+    PyObject* (*rvm_batch_warnings)(Run*) noexcept
+    int (*rvm_batch_look)() except -1
+    int (*rvm_batch_take_pool)(int, int) noexcept nogil
+    int (*rvm_batch_run_section)(rvm_section*, int) noexcept nogil
+    int rvm_batch_always
+    bint rvm_defers(const rvm_site*) noexcept
+    bint rvm_defer(Run*, const int64_t*, rvm_site*, PyObject*, PyObject**, PyObject**, const int64_t*,
+                   int64_t, int64_t) noexcept
+    void rvm_run_batch(rvm_calls*, int) noexcept
+    void rvm_drop_calls(rvm_calls*) noexcept
 
 cdef extern from "_adt_impl.h":
     PyObject* rvm_ready_adt() except NULL
@@ -1750,6 +1780,45 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp,
                 if rvm_unlikely(truth < 0):
                     break
 
+            elif op == OP_DEFER:
+                count = ip[DEFER_COUNT]
+                other = pool_end[ip[DEFER_CALLEE]]
+                if rvm_defers(<rvm_site*>ip[DEFER_SITE]):
+                    if rvm_likely(rvm_defer(run, ip, <rvm_site*>ip[DEFER_SITE], other, fp, pool_end,
+                                            ip + DEFER_ARGS, count, ip[DEFER_OUTS])):
+                        ip += DEFER_ARGS + count
+                        continue
+                    if run.batch is not NULL:
+                        end = _run_calls(machine, image, run, fp)
+                        if rvm_unlikely(end is not NULL):
+                            ip = end
+                            break
+                cell = fp + ip[DEFER_AREA]
+                rvm_gather(cell, fp, pool_end, ip + DEFER_ARGS, count)
+                value = rvm_call_packed(other, cell, count, &ticks, PYTHON_TICKS, CALL_TICKS)
+                if rvm_unlikely(value is NULL):
+                    ticks = 0
+                    break
+                Py_DECREF(<object>value)
+                end = ip + DEFER_ARGS + count
+                if rvm_unlikely(ticks < 0) or rvm_unlikely(run.asked):
+                    next_ip = end
+                    ticks = -1
+                    break
+                ip = end
+
+            elif op == OP_JOIN:
+                if run.batch is not NULL:
+                    end = _run_calls(machine, image, run, fp)
+                    if rvm_unlikely(end is not NULL):
+                        ip = end
+                        break
+                ip += JOIN_WORDS
+                ticks -= CALL_TICKS
+                if rvm_unlikely(ticks < 0):
+                    next_ip = ip
+                    break
+
             elif op == OP_STEP:
                 if rvm_pauses(run, ip[STEP_PC]):
                     run.pause.fp = fp
@@ -1796,6 +1865,90 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp,
 
     _unwind(machine, image, run, fp, ip)
     return NULL
+
+
+# ---- batches of calls --------------------------------------------------------------------------
+
+
+cdef const int64_t* _join_batch(Machine machine, Image image, Run* run, PyObject** fp) noexcept:
+    """Run the batch of the run, and give the warnings of its calls.
+
+    Returns NULL, or the operation of the first call that failed, with its exception: its arguments are
+    in the registers again, where the note on the exception looks for them."""
+    cdef rvm_calls* calls = <rvm_calls*>run.batch
+    cdef const int64_t* failed = NULL
+    cdef rvm_task* task
+    cdef PyObject* messages
+    cdef int64_t word
+    cdef int i, k
+    rvm_run_batch(calls, machine._threads)
+    run.asked &= ~RVM_WARNED
+    for i in range(calls.count):
+        task = &calls.tasks[i]
+        if task.begin != 0 and machine._schedule is not None:
+            _add_to_schedule(machine, image.source_pc(task.ip), task.thread, task.begin, task.end)
+        if failed is not NULL:
+            continue
+        if task.warnings is not NULL and PyErr_Occurred() is NULL:
+            messages = task.warnings
+            if _give_messages(machine, image, messages, task.ip) < 0:
+                failed = task.ip
+                continue
+        if calls.kind is not NULL and (task.begin == 0 or task.kind is not NULL or i == calls.count - 1):
+            PyErr_Restore(calls.kind, calls.error, calls.traceback)
+            calls.kind = calls.error = calls.traceback = NULL
+            failed = task.ip
+        elif task.kind is not NULL:
+            PyErr_Restore(task.kind, task.error, task.traceback)
+            task.kind = task.error = task.traceback = NULL
+            failed = task.ip
+        if failed is not NULL:
+            for k in range(task.count):
+                word = (task.ip + DEFER_ARGS)[k]
+                if word >= 0:
+                    rvm_incref(task.args[k])
+                    rvm_store(fp + word, task.args[k])
+    rvm_drop_calls(calls)
+    return failed
+
+
+# Called through a pointer, so that no part of it becomes part of the loop.
+ctypedef const int64_t* (*joiner)(Machine, Image, Run*, PyObject**) noexcept
+cdef joiner _run_calls = _join_batch
+ctypedef int (*messenger)(Machine, Image, PyObject*, const int64_t*) noexcept
+cdef messenger _give_messages = <messenger>_warn_of
+
+
+cdef int _warn_of(Machine machine, Image image, PyObject* messages, const int64_t* ip) except -1:
+    cdef int64_t pc = image.source_pc(ip)
+    for message in <list>messages:
+        machine._on_warning(message, pc)
+    return 0
+
+
+cdef void _add_to_schedule(Machine machine, int64_t pc, int thread, int64_t begin, int64_t end) noexcept:
+    try:
+        machine._schedule.append((pc, thread, begin, end))
+    except BaseException:
+        pass  # no memory: the picture lacks a call
+
+
+cdef PyObject* _warnings_of_helper(Run* run) except NULL:
+    cdef list messages = take_warnings(run)
+    Py_INCREF(messages)
+    return <PyObject*>messages
+
+
+rvm_batch_warnings = <PyObject* (*)(Run*) noexcept>_warnings_of_helper
+rvm_batch_look = look
+rvm_batch_take_pool = take_pool
+rvm_batch_run_section = run_section
+
+
+def always_beside(flag):
+    """Whether independent calls run side by side also where that takes longer, for tests."""
+    global rvm_batch_always
+    rvm_batch_always = bool(flag)
 
 
 # ---- native code of compiled functions ---------------------------------------------------------
@@ -2387,8 +2540,19 @@ cdef void _unwind(Machine machine, Image image, Run* run, PyObject** fp,
     cdef PyObject* exception
     cdef PyObject* traceback
     cdef PyObject** frame = fp
+    cdef const int64_t* failed
     cdef int64_t total = 0
     _ensure_raised()
+    if run.batch is not NULL:  # of calls before the operation that failed: one of these may fail as well
+        PyErr_Fetch(&kind, &exception, &traceback)
+        failed = _run_calls(machine, image, run, fp)
+        if failed is NULL:
+            PyErr_Restore(kind, exception, traceback)
+        else:
+            ip = failed
+            Py_XDECREF(kind)
+            Py_XDECREF(exception)
+            Py_XDECREF(traceback)
     if run.host is not NULL:
         machine._host.name_the_limit()
         _stop_counting(run)  # what follows is for the message
@@ -2910,9 +3074,13 @@ cdef class Machine:
     cdef Image _unhooked_image     # the one without hook
     cdef Image _stepped, _stepped_hooked    # stepped code without and with hook, once it was needed
     cdef object _hook
+    cdef object _batches        # calls that are deferred, a `relaxvm.vm.dataflow.Batches`, or None
+    cdef int _threads           # of those
+    cdef list _schedule         # where it is noted when they ran, or None
     cdef object __weakref__
 
-    def _setup(self, executable, callables, quick, allocators, limits, optimize=True):
+    def _setup(self, executable, callables, quick, allocators, limits, optimize=True, batches=None,
+               threads=1):
         """Translate an executable.  It must have been verified.
 
         Args:
@@ -2925,11 +3093,16 @@ cdef class Machine:
             limits: `relaxvm.Limits`.
             optimize: True or False for all rewritings or none, or the names of those that are on;
                 see `relaxvm.core.operations.REWRITINGS`.
+            batches: which calls are deferred, a `relaxvm.vm.dataflow.Batches`; None for none.  With
+                limits, and while an instrument is set, calls run in order.
+            threads: on how many threads they run, at most.
 
         Raises:
             TypeError, ValueError: `optimize` is none of these.
         """
         self._executable = executable
+        self._batches = batches
+        self._threads = threads
         self._callables = list(callables)
         self._quick = list(quick)
         self._find_builtins()
@@ -2967,11 +3140,17 @@ cdef class Machine:
                 self._num_builtins += 1
         return 0
 
+    def _note_calls(self, calls):
+        """Have calls that were put off added to a list, or None: (pc, number of the thread, begin and end
+        in nanoseconds of `time.monotonic_ns`)."""
+        self._schedule = calls
+
     cdef Image _translated(self, bint hooked, bint stepped=False):
         return translate(
             self, self._executable, self._callables, self._quick, self._allocators,
             rewritings=self._rewritings, hooked=hooked, fueled=self._limited,
-            keep_arrays=not self._limited, stepped=stepped)
+            keep_arrays=not self._limited, stepped=stepped,
+            batches=None if hooked or stepped or self._limited else self._batches)
 
     cdef Image _stepped_image(self):
         """The code of runs that are stepped and begin now."""

@@ -55,9 +55,10 @@ NATIVE: Final = (
 
 THREADS: Final = (
     "test_adt_values", "test_cache_attacks", "test_compiled", "test_compiled_entries",
-    "test_compiled_limits", "test_contrib_tvm", "test_fused", "test_kernel_threads",
-    "test_loop_arrays", "test_memory_limits", "test_module", "test_native", "test_profile",
-    "test_threads", "test_toolchain", "test_tvm_library", "test_ufunc_loops", "test_vm",
+    "test_compiled_limits", "test_contrib_tvm", "test_dataflow", "test_fused",
+    "test_kernel_threads", "test_loop_arrays", "test_memory_limits", "test_module", "test_native",
+    "test_profile", "test_threads", "test_toolchain", "test_tvm_library", "test_ufunc_loops",
+    "test_vm",
 )  # fmt: skip
 """Tests that run several threads.  Not test_races, whose threads write elements on purpose."""
 

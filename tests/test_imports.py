@@ -15,7 +15,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "relaxvm"
 
 BASE = (
-    "aliases collecting errors hooks nested",
+    "aliases collecting dependences errors hooks nested",
     "parameters",
     "disk_cache",
     "dtypes elementwise isa limits logs registry support values",

@@ -42,9 +42,10 @@ from relaxvm.executable.shape_codes import MatchShapeCode
 from relaxvm.isa import FuncKind, Opcode
 from relaxvm.registry import GLOBAL, Registry
 from relaxvm.vm.allocators import make_allocators
+from relaxvm.vm.dataflow import find_batches
 from relaxvm.vm.linking import link, scope_of
 
-from .asm import VM, Asm, Func, Reg, r0, r1, r2, r3
+from .asm import VM, Asm, Func, Reg, r0, r1, r2, r3, r4
 from .corpus import CORPUS, Case, registry
 from .generators import load
 from .oracle import Oracle, Outcome, assert_same_outcome
@@ -431,6 +432,7 @@ class Program:
         hook: whether a hook is set.
         enters: whether native code may be entered.
         steps: whether it runs as a `relaxvm.vm.Run`.
+        batches: whether calls are put off, as by the dataflow executor.
         emit_fallback: emits the ``main`` that takes the fallback, if it is another one.
     """
 
@@ -445,6 +447,7 @@ class Program:
     hook: bool = False
     enters: bool = False
     steps: bool = False
+    batches: bool = False
     emit_fallback: Callable[[Asm], None] | None = None
 
     def functions(self) -> Registry:
@@ -547,6 +550,14 @@ def choosing(other: Any) -> dict[str, Callable[..., Any]]:
 OWN = "relaxvm.builtin."
 HEAP = (r1, ".alloc_shape_heap", VM, 4)
 STORAGE = (r1, ".alloc_storage", VM, Shape([64]), 0, np.dtype("uint8"), "global")
+INDEPENDENT = (
+    STORAGE,
+    (r2, ".alloc_tensor", r1, 0, Shape([4]), FLOAT32),
+    (r3, ".alloc_tensor", r1, 16, Shape([4]), FLOAT32),
+    (None, "relaxvm.kernel.add", r0, r0, r2),
+    (None, "relaxvm.kernel.add", r0, r0, r3),
+    (r4, ".make_tuple", r2, r3),
+)
 ADD, EXP = kernels.PREFIX + "add", kernels.PREFIX + "exp"
 
 PROGRAMS: dict[str, Program] = {
@@ -671,6 +682,8 @@ PROGRAMS: dict[str, Program] = {
                         limits=Limits(wall_time=60)),
     "enter": Program(main(1, (r1, ".copy", r0)), lambda: (3,), enters=True),
     "step": Program(main(1, (r1, ".copy", r0)), lambda: (3,), steps=True),
+    "defer": Program(main(1, *INDEPENDENT), lambda: (array(4),), batches=True),
+    "join": Program(main(1, *INDEPENDENT), lambda: (array(4),), batches=True),
     "hook_before": Program(main(1, (r1, ".copy", r0)), lambda: (3,), hook=True),
     "hook_after": Program(main(1, (r1, ".copy", r0)), lambda: (3,), hook=True),
 }  # fmt: skip
@@ -721,7 +734,11 @@ def spied(program: Program, *, starved: bool) -> tuple[VirtualMachine, list[str]
     spies = [spy(*pair) for pair in zip(names, linked.callables, strict=True)]
     limits = Limits(live_bytes=8) if starved else Limits()
     allocators = make_allocators((cpu(),), None, limits)
-    vm._setup(executable, spies, linked.quick, allocators, program.limits, program.rewritings)
+    batches = None
+    if program.batches:
+        batches = find_batches(executable, linked.callables, linked.quick, scope_of(functions))
+    vm._setup(executable, spies, linked.quick, allocators, program.limits, program.rewritings,
+              batches, 2)  # fmt: skip
     vm._allocators = allocators  # of the references
     if program.enters:
         vm._use(vm._translated_for_entries())

@@ -110,7 +110,9 @@ def limits_of(args: argparse.Namespace) -> Limits:
     return Limits.untrusted() if args.limits == "untrusted" else Limits()
 
 
-def open_executable(name: str, limits: Limits, *, mapped: bool = False) -> OpenedFile:
+def open_executable(
+    name: str, limits: Limits, *, mapped: bool = False, relax_pipeline: str = "default"
+) -> OpenedFile:
     """Read an executable, binary or a complete listing, without verifying it.
 
     Args:
@@ -118,6 +120,7 @@ def open_executable(name: str, limits: Limits, *, mapped: bool = False) -> Opene
         mapped: map constants instead of reading them if possible, for commands that do not run it.
             Under other limits on bytes than the default ones, they are read: a mapped file that
             becomes shorter ends the process.
+        relax_pipeline: how a program is compiled, as for `relaxvm.build`.
 
     Raises:
         CommandError: the file cannot be read.
@@ -131,7 +134,7 @@ def open_executable(name: str, limits: Limits, *, mapped: bool = False) -> Opene
     except OSError as error:
         raise read_error(name, error) from error
     if kind is not None and kind.is_program:
-        return _compiled(name, kind, limits)
+        return _compiled(name, kind, limits, relax_pipeline)
     mapped = mapped and limits.file_bytes == Limits().file_bytes  # which maps do not count for
     try:
         with open(name, "rb") as file:
@@ -163,7 +166,7 @@ def program_kind(name: str) -> FileKind | None:
         return kind_of(file.read(HEAD_BYTES), name)
 
 
-def _compiled(name: str, kind: FileKind, limits: Limits) -> OpenedFile:
+def _compiled(name: str, kind: FileKind, limits: Limits, relax_pipeline: str) -> OpenedFile:
     """Compile a model, or another program that is data."""
     from ..vm.program_cache import compile_file
 
@@ -171,7 +174,7 @@ def _compiled(name: str, kind: FileKind, limits: Limits) -> OpenedFile:
         raise UsageError(f"{name}: a Python script is only run by `relaxvm compile {name} -o FILE`")
     try:
         size = os.path.getsize(name)
-        executable = compile_file(name, limits)
+        executable = compile_file(name, limits, relax_pipeline)
         return OpenedFile(name, executable, "model", size, b"", kind=kind)
     except OSError as error:
         raise read_error(name, error) from error

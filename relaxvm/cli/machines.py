@@ -25,6 +25,7 @@ from .inputs import add_input_arguments
 if TYPE_CHECKING:
     from ..limits import Limits
     from ..vm import VirtualMachine
+    from ..vm.machine import Executor
 
 __all__ = ["add_machine_arguments", "add_run_arguments", "make_machine", "make_vm", "running"]
 
@@ -37,6 +38,10 @@ def add_run_arguments(parser: argparse.ArgumentParser, *, optional: bool = False
     parser.add_argument("--function", metavar="NAME",
                         help="function to call (default: main, or the only one)")  # fmt: skip
     _add_kernel_arguments(parser)
+    parser.add_argument("--executor", choices=("sequential", "dataflow"), default="sequential",
+                        help="dataflow runs independent calls side by side")  # fmt: skip
+    parser.add_argument("--threads", metavar="N", type=int,
+                        help="on how many threads, with --executor dataflow")  # fmt: skip
     add_input_arguments(parser)
 
 
@@ -59,12 +64,22 @@ def make_vm(args: argparse.Namespace, console: Console) -> tuple[VirtualMachine,
         UsageError: there is no such function.
         CommandError: the file cannot be read, or functions are missing.
     """
+    from ..vm.machine import check_executor  # here, since it takes long to import
+
     limits = limits_of(args)
+    try:
+        check_executor(args.executor, args.threads)
+    except ValueError as error:
+        raise UsageError(f"--{error}") from error
     import_kernels(args.kernels)
     with console.progress(f"loading {args.file}"):
-        executable = open_executable(args.file, limits).executable
+        pipeline = "dataflow" if args.executor == "dataflow" else "default"
+        executable = open_executable(args.file, limits, relax_pipeline=pipeline).executable
+        if args.executor == "dataflow" and executable.exec_mode == "compiled":
+            raise UsageError("--executor dataflow: it runs bytecode, and the program was built "
+                             "with --exec-mode compiled")
         info = _choose_function(executable, args.function)
-        return _machine(executable, limits, args), info
+        return _machine(executable, limits, args, args.executor, args.threads), info
 
 
 def make_machine(args: argparse.Namespace, console: Console) -> VirtualMachine:
@@ -80,7 +95,11 @@ def make_machine(args: argparse.Namespace, console: Console) -> VirtualMachine:
 
 
 def _machine(
-    executable: VMExecutable, limits: Limits | None, args: argparse.Namespace
+    executable: VMExecutable,
+    limits: Limits | None,
+    args: argparse.Namespace,
+    executor: Executor = "sequential",
+    threads: int | None = None,
 ) -> VirtualMachine:
     from ..vm import VirtualMachine
 
@@ -90,7 +109,9 @@ def _machine(
         executable = executable.with_kernels(load_stored(executable.kernels))
     # The VM verifies the executable first.
     try:
-        return VirtualMachine(executable, limits=limits, functions=_allowed(args))
+        return VirtualMachine(
+            executable, limits=limits, functions=_allowed(args), executor=executor, threads=threads
+        )
     except LinkError as error:
         raise CommandError(
             f"{error}\n  on the command line: --kernels MODULE registers them"

@@ -88,7 +88,9 @@ def build(
             For a Relay text, also the path of a ``.npz`` or ``.params`` file with them.
         relax_pipeline: the lowering: a name for `get_pipeline`, a pass, or None if the program is
             already lowered.  "default" optimizes what a frontend has made of a model ("model"), and
-            lowers other programs as they are ("default_build").
+            lowers other programs as they are ("default_build").  "dataflow" does the same for
+            ``VirtualMachine(..., executor="dataflow")``: memory is planned so that calls that are
+            independent of each other share none.
         exec_mode: "bytecode", or "compiled" for functions that a VM compiles to native code.
         limits: bounds for a program of unknown origin: its `functions`, the `wall_time` of the
             compilation, and its memory, `live_bytes` and `alloc_bytes`.
@@ -113,7 +115,9 @@ def build(
     return run_limited(work, limits, "build")
 
 
-def compile_file(path: str | os.PathLike[str], limits: Limits | None = None) -> VMExecutable:
+def compile_file(
+    path: str | os.PathLike[str], limits: Limits | None = None, relax_pipeline: str = "default"
+) -> VMExecutable:
     """Compile the program of a file, other than a Python script, which would run.
 
     Raises:
@@ -122,7 +126,7 @@ def compile_file(path: str | os.PathLike[str], limits: Limits | None = None) -> 
 
     def work() -> VMExecutable:
         mod, _ = read_program(path, limits=limits, scripts=False)
-        return _checked(mod, None, None, "default", "bytecode", limits)
+        return _checked(mod, None, None, relax_pipeline, "bytecode", limits)
 
     return run_limited(work, limits, "compile")
 
@@ -171,8 +175,7 @@ def _build(
     if params:
         mod = transform.BindParams("main", dict(params))(mod)
     if isinstance(relax_pipeline, str):
-        is_model = bool(names) and relax_pipeline == "default"
-        relax_pipeline = get_pipeline("model" if is_model else relax_pipeline)
+        relax_pipeline = _pipeline(relax_pipeline, is_model=bool(names))
     if relax_pipeline is not None:
         if not callable(relax_pipeline):
             raise TypeError(
@@ -193,6 +196,12 @@ def _build(
     if exec_mode == "compiled":
         return executable.with_section("exec_mode", exec_mode)
     return executable
+
+
+def _pipeline(name: str, *, is_model: bool) -> Pass:
+    if is_model and name in ("default", "dataflow"):
+        return get_pipeline("model", keep_apart=name == "dataflow")
+    return get_pipeline(name)
 
 
 def _with_external(executable: VMExecutable, modules: Iterable[Any]) -> VMExecutable:

@@ -1,5 +1,5 @@
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
 
 
 cdef extern from "_runs.h":
@@ -8,9 +8,12 @@ cdef extern from "_runs.h":
         RVM_WARNED
 
     ctypedef struct PyThreadState:
-        pass
+        uint64_t id
 
     ctypedef struct rvm_chunk
+
+    ctypedef struct rvm_batch:
+        pass
 
     ctypedef struct rvm_pause:
         int64_t steps
@@ -31,6 +34,7 @@ cdef extern from "_runs.h":
         int64_t polls
         int asked
         rvm_pause* pause
+        rvm_batch* batch
         int64_t deadline
         PyObject* host
         Run* outer

@@ -61,7 +61,7 @@ def check_time():
     look()
 
 
-# What the kernels of runs have warned of: the address of the run, and the message.
+# What the kernels of runs have warned of: the address of the run, the id of the thread, and the message.
 cdef list _warnings = []
 
 
@@ -77,17 +77,19 @@ def warn_later(str message):
     if not run.asked & RVM_WARNED:
         take_warnings(run)  # of an earlier run at the same address that has ended with an exception
         run.asked |= RVM_WARNED
-    entry = (<size_t>run, message)
+    entry = (<size_t>run, rvm_thread_state().id, message)
     if entry not in _warnings:  # a kernel that works in pieces says the same of each
         _warnings.append(entry)
     return True
 
 
 cdef list take_warnings(Run* run):
-    """Remove and return the messages of a run."""
+    """Remove and return the messages of a run that come from this thread."""
     global _warnings
-    cdef list taken = [message for address, message in _warnings if address == <size_t>run]
+    cdef tuple source = (<size_t>run, rvm_thread_state().id)
+    cdef list taken = [entry[2] for entry in _warnings if entry[:2] == source]
     if taken:
-        _warnings = [entry for entry in _warnings if entry[0] != <size_t>run]
-    run.asked &= ~RVM_WARNED
+        _warnings = [entry for entry in _warnings if entry[:2] != source]
+    if run.batch is NULL:  # else other threads may have warned, too
+        run.asked &= ~RVM_WARNED
     return taken

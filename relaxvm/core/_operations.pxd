@@ -55,8 +55,10 @@ cdef enum:
     OP_DEADLINE = 49
     OP_ENTER = 50
     OP_STEP = 51
-    OP_HOOK_BEFORE = 52
-    OP_HOOK_AFTER = 53
+    OP_DEFER = 52
+    OP_JOIN = 53
+    OP_HOOK_BEFORE = 54
+    OP_HOOK_AFTER = 55
 
 # Positions that are the same in all operations: of the first word, and of the distance
 # to the fallback in operations that have one.
@@ -270,6 +272,13 @@ cdef enum:
     ENTER_WORDS = 2
     STEP_PC = 1
     STEP_WORDS = 2
+    DEFER_CALLEE = 1
+    DEFER_AREA = 2
+    DEFER_OUTS = 3
+    DEFER_SITE = 4
+    DEFER_COUNT = 5
+    DEFER_ARGS = 6
+    JOIN_WORDS = 1
     HOOK_BEFORE_DST = 1
     HOOK_BEFORE_AFTER = 2
     HOOK_BEFORE_CALLEE = 3

@@ -18,6 +18,8 @@ struct rvm_section {
     /* Called by the caller's thread every few milliseconds while it waits for others; anything but 0 ends
      * the section.  May be NULL. */
     int (*look)(rvm_section *section);
+    /* Whether its pieces take Python's lock, so that nobody who holds that may wait for them. */
+    int takes_gil;
 
     /* The pool's own. */
     int64_t next;  /* piece that nobody has taken; atomic */

@@ -54,7 +54,8 @@ static struct {
 
 static __thread int rvm_in_section;         /* whether this thread runs a piece */
 static __thread rvm_section *rvm_published; /* the section on several threads that is this thread's */
-static __thread int64_t rvm_next_at_fork;   /* its next piece while the process forks */
+static __thread int rvm_is_stopped;         /* whether nobody begins its pieces, while the process forks */
+static __thread int64_t rvm_next_at_fork;   /* its next piece then */
 
 static inline void rvm_relax(void) {
 #if defined(__x86_64__) || defined(__i386__)
@@ -114,10 +115,13 @@ static void *rvm_worker(void *unused) {
 }
 
 /* Let nobody begin a piece of this thread's section, and wait until all workers have left it. */
-static void rvm_before_fork(void) {
+static void rvm_stop_section(void) {
     rvm_section *s = rvm_published;
     if (s == NULL) return;
-    rvm_next_at_fork = __atomic_exchange_n(&s->next, s->pieces, __ATOMIC_RELAXED);
+    if (!rvm_is_stopped) {
+        rvm_next_at_fork = __atomic_exchange_n(&s->next, s->pieces, __ATOMIC_RELAXED);
+        rvm_is_stopped = 1;
+    }
     pthread_mutex_lock(&rvm_pool.mutex);
     rvm_pool.section = NULL;
     while (__atomic_load_n(&s->inside, __ATOMIC_RELAXED) > 0)
@@ -125,9 +129,16 @@ static void rvm_before_fork(void) {
     pthread_mutex_unlock(&rvm_pool.mutex);
 }
 
+/* Pieces that take Python's lock have been stopped before, by Python's own function: see `stop_for_fork`. */
+static void rvm_before_fork(void) {
+    if (rvm_published != NULL && !rvm_published->takes_gil) rvm_stop_section();
+}
+
 /* Go on without the workers, in the parent and in the child. */
 static void rvm_resume_section(void) {
-    if (rvm_published != NULL) __atomic_store_n(&rvm_published->next, rvm_next_at_fork, __ATOMIC_RELAXED);
+    if (rvm_published == NULL || !rvm_is_stopped) return;
+    rvm_is_stopped = 0;
+    __atomic_store_n(&rvm_published->next, rvm_next_at_fork, __ATOMIC_RELAXED);
 }
 
 /* In a child process there are no workers, whatever the parent was doing. */
@@ -274,6 +285,7 @@ static int rvm_run_section(rvm_section *s, int threads) {
 #else
 
 static void rvm_prepare_forks(void) {}
+static void rvm_stop_section(void) {}
 static int rvm_threads(void) { return 1; }
 static void rvm_set_threads(int threads) { (void)threads; }
 static void rvm_set_quota(int processors) { (void)processors; }

@@ -6,6 +6,8 @@
 #include <Python.h>
 #include <stdint.h>
 
+#define RVM_MAX_HELPERS 255
+
 /* When a run of stepped code pauses, and where it has. */
 typedef struct {
     int64_t steps;       /* instructions that it may run before it pauses */
@@ -16,6 +18,13 @@ typedef struct {
     const int64_t *ip;   /* of the operation to go on with */
     int paused;
 } rvm_pause;
+
+/* What all code that looks for runs knows of a batch: its threads, besides that of the run, by the ids of
+ * their states; 0 for one that has not come. */
+typedef struct rvm_batch {
+    int num_helpers;
+    uint64_t helpers[RVM_MAX_HELPERS];
+} rvm_batch;
 
 enum {
     RVM_CANCELLED = 1, /* end the run */
@@ -42,6 +51,7 @@ typedef struct rvm_active_run {
     int64_t polls;
     int asked;                 /* RVM_CANCELLED, RVM_WARNED: what the next poll is to do */
     rvm_pause *pause;          /* set in runs of stepped code */
+    rvm_batch *batch;            /* calls that wait to be run side by side, see _batch_impl.h; or NULL */
     int64_t deadline;          /* in ns of the clock; INT64_MAX if there is none */
 
     /* The rest is set in runs with limits. */
@@ -88,6 +98,14 @@ static inline void rvm_begin_run(rvm_active_run *runs, rvm_active_run *run, PyTh
     run->asked = 0;
     run->deadline = INT64_MAX;
     run->host = NULL;
+    run->batch = NULL;
+}
+
+/* Whether a thread runs calls of a batch of the run, see _batch_impl.h. */
+static inline int rvm_is_helper(const rvm_active_run *run, uint64_t thread) {
+    for (int i = 0; i < run->batch->num_helpers; i++)
+        if (run->batch->helpers[i] == thread) return 1;
+    return 0;
 }
 
 static inline void rvm_end_run(rvm_active_run *run) {
@@ -99,7 +117,7 @@ static inline void rvm_end_run(rvm_active_run *run) {
 static inline int rvm_has_frames(PyThreadState *state) { return state->datastack_chunk != NULL; }
 
 static inline int rvm_is_caller(const rvm_active_run *run, const PyThreadState *state) {
-    if (run->thread != state->id) return 0;
+    if (run->thread != state->id) return run->batch != NULL && rvm_is_helper(run, state->id);
     for (const _PyStackChunk *chunk = state->datastack_chunk; chunk != NULL; chunk = chunk->previous)
         if (chunk == run->frames) return 1;
     return 0;

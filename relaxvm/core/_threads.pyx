@@ -10,6 +10,7 @@ cdef extern from "_pool_impl.h":
     enum:
         RVM_MAX_THREADS
     void rvm_prepare_forks() noexcept
+    void rvm_stop_section() noexcept nogil
     int rvm_threads() noexcept nogil
     void rvm_set_threads(int) noexcept nogil
     void rvm_set_quota(int) noexcept nogil
@@ -81,6 +82,15 @@ def _threads_wanted():
         set_num_threads(int(text))
 
 
+def _stop_for_fork():
+    """Before `os.fork`: wait until other threads have left the work of this one, of which they may need
+    the interpreter lock for the rest."""
+    with nogil:
+        rvm_stop_section()
+
+
 rvm_prepare_forks()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_stop_for_fork)
 rvm_set_quota(quota() or 0)
 _threads_wanted()

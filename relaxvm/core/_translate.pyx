@@ -69,7 +69,8 @@ def translate(machine, executable, list callables, list quick, tuple allocators,
             hook), ``fueled`` (count instructions and look at the clock), ``keep_arrays`` (sites of
             static allocations keep their array for the next run), ``enters`` (emit an `enter` where
             a function and where a loop begins), ``stepped`` (emit a `step` before every instruction:
-            none is fused with others but a tail call, and registers are those of the source).
+            none is fused with others but a tail call, and registers are those of the source),
+            ``batches`` (`relaxvm.vm.dataflow.Batches`: which calls are deferred, and where they run).
     """
     return Translator(machine, executable, callables, allocators, **options).translate(quick)
 
@@ -208,6 +209,8 @@ cdef class Translator:
     cdef int64_t heap_slots     # of that heap
     cdef bint hooked, fueled, enters, stepped
     cdef set heads              # pcs of the function that jumps lead back to, with `enters`
+    cdef object batches         # of calls that are deferred, or None
+    cdef dict batch_sites       # per batch, the address of the site that its calls share
     cdef bint in_fallback
     cdef int64_t rewritings     # of the main part
     cdef bint keep_arrays       # whether sites may keep static arrays
@@ -216,7 +219,7 @@ cdef class Translator:
     cdef tuple allocators
 
     def __cinit__(self, machine, executable, list callables, tuple allocators, *, rewritings,
-                  hooked, fueled, keep_arrays, enters=False, stepped=False):
+                  hooked, fueled, keep_arrays, enters=False, stepped=False, batches=None):
         cdef Image image = Image.__new__(Image)
         image.executable = executable
         image.instr_data = executable.instr_data
@@ -228,6 +231,8 @@ cdef class Translator:
         self.keep_arrays = keep_arrays
         self.enters = enters
         self.stepped = stepped
+        self.batches = batches
+        self.batch_sites = {}
         image.returns = {}
         for name in rewritings:
             self.rewritings |= _REWRITING_BITS[name]
@@ -365,6 +370,9 @@ cdef class Translator:
                 emit_step(&self.code, pc)
             if self.enters and (pc == self.start or pc in self.heads):
                 self._emit_enter(pc)
+            if self.batches is not None and pc in self.batches.joins:
+                self._mark(pc)
+                emit_join(&self.code)
             if self._starts_block(pc):
                 self._mark(pc)
                 emit_fuel(&self.code, self.block_lengths[pc - self.start],
@@ -701,6 +709,8 @@ cdef class Translator:
                              self._hook_place(pc, callee), count)
             self._operands(args, count)
             self._mark(pc)
+        if self.batches is not None and not self.in_fallback and pc in self.batches.calls:
+            return self._defer(pc, count, args, rewritings)
         if kind == AS_VM:
             emit_call_vm(&self.code, dst if dst != VOID_REGISTER else self.scratch,
                          &self.image.funcs[callee], self.frame, count)
@@ -729,6 +739,18 @@ cdef class Translator:
             self.code.data[before + HOOK_BEFORE_AFTER] = self.code.count - before
         if self.fueled and kind in (AS_CALL, AS_UFUNC, AS_NATIVE):
             emit_deadline(&self.code)
+        return 0
+
+    cdef int _defer(self, int64_t pc, int64_t count, const int64_t* args, int64_t rewritings) except -1:
+        cdef rvm_site* site = self._site()
+        cdef int64_t batch, outs
+        batch, outs = self.batches.calls[pc]
+        if batch not in self.batch_sites:
+            self.batch_sites[batch] = <size_t>self._site()
+        site.data = <const void*><size_t>self.batch_sites[batch]
+        emit_defer(&self.code, self._callee_operand(pc, rewritings), self.args_area, outs, site, count)
+        self._operands(args, count)
+        self.widest = max(self.widest, count)
         return 0
 
     cdef int _note_return(self, int64_t pc, int64_t dst) except -1:

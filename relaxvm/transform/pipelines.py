@@ -106,9 +106,20 @@ def get_pipeline(name: str = "zero", **options: Any) -> Pass:
 
 
 @register_pipeline("default_build")
-def default_build_pipeline() -> Pass:
-    """Lower a program for the code generator: `LOWERING` as one pass."""
-    return Sequential([make() for make, _ in LOWERING], name="default_build")
+def default_build_pipeline(*, keep_apart: bool = False) -> Pass:
+    """Lower a program for the code generator: `LOWERING` as one pass.
+
+    Args:
+        keep_apart: plan memory for the dataflow executor, see `PlanMemory`.
+    """
+    return Sequential(_lowering(keep_apart), name="default_build")
+
+
+def _lowering(keep_apart: bool) -> list[Pass]:
+    return [
+        transform.PlanMemory(keep_apart=keep_apart) if make is transform.PlanMemory else make()
+        for make, _ in LOWERING
+    ]
 
 
 _PIPELINES["default"] = default_build_pipeline
@@ -119,6 +130,13 @@ def tvm_pipeline() -> Pass:
     """Lower a program for TVM's VM: `LOWERING_FOR_TVM` as one pass; see
     `VMExecutable.export_library`."""
     return Sequential([make() for make, _ in LOWERING_FOR_TVM], name="tvm")
+
+
+@register_pipeline("dataflow")
+def dataflow_pipeline() -> Pass:
+    """What "default_build" does, for ``VirtualMachine(..., executor="dataflow")``; `build` takes
+    "model" with `keep_apart` in its place for models of other frontends."""
+    return Sequential(_lowering(keep_apart=True), name="dataflow")
 
 
 @register_pipeline("zero")
@@ -140,12 +158,13 @@ def zero_pipeline() -> Pass:
 
 
 @register_pipeline("model")
-def model_pipeline(*, precise: bool = False) -> Pass:
+def model_pipeline(*, precise: bool = False, keep_apart: bool = False) -> Pass:
     """Optimize a model and lower it: what "zero" does, with normalizations folded into convolutions
     and convolutions in blocks of channels, and then `LOWERING`.
 
     Args:
         precise: leave out what changes results by more than the order of sums does.
+        keep_apart: plan memory for the dataflow executor, see `PlanMemory`.
 
     `build` takes this pipeline for models of other frontends.
     """
@@ -169,4 +188,4 @@ def model_pipeline(*, precise: bool = False) -> Pass:
             transform.PackLinear(precise=precise),
         ]
     passes += [transform.LegalizeOps(), transform.FuseOps(), transform.DeadCodeElimination()]
-    return Sequential([*passes, *[make() for make, _ in LOWERING]], name="model")
+    return Sequential([*passes, *_lowering(keep_apart)], name="model")

@@ -50,6 +50,7 @@ from ..ir import (
     type_free_vars,
 )
 from ..ir.arith import Polynomial
+from ._branches import keep_branches_apart
 from ._memory_calls import VIEW, alloc_storage, alloc_tensor
 from ._packing import Block, pack
 from .pass_infra import Pass, PassContext, function_pass
@@ -492,10 +493,12 @@ def _best_cut(
 class _Plan:
     """The plan of a function: places of allocations."""
 
-    def __init__(self, func: Function, mod: IRModule, small: int) -> None:
+    def __init__(self, func: Function, mod: IRModule, small: int, keep_apart: bool) -> None:
         self.places: Places = {}
         self._small = small
         allocations = Allocations(func, mod)
+        if keep_apart:
+            keep_branches_apart(allocations)
         if len(allocations.all) > 1:
             sizes = _Sizes(func, dict.fromkeys(allocations.regions))
             for group in _by_device(allocations.all):
@@ -598,7 +601,7 @@ class _Rewriter(ExprMutator):
         return self.rebind(binding, part)
 
 
-def PlanMemory(*, small: int = SMALL) -> Pass:
+def PlanMemory(*, small: int = SMALL, keep_apart: bool = False) -> Pass:
     """Replace builtin.alloc_tensor by memory.alloc_tensor in storages (memory.alloc_storage) that
     tensors share.  The peak is not higher than with a separate storage for each tensor.
 
@@ -610,6 +613,9 @@ def PlanMemory(*, small: int = SMALL) -> Pass:
 
     Args:
         small: tensors of constant shape are not planned up to this size in bytes.
+        keep_apart: let a tensor take over the memory of another one only if whatever writes it
+            depends on all uses of that, so that calls that are independent of each other can run
+            side by side: for ``VirtualMachine(..., executor="dataflow")``.  This takes more memory.
 
     Requires: explicit allocations (CallTIRRewrite).  Ensures: nothing else writes to the bytes of a
     tensor between its allocation and its last use.
@@ -618,7 +624,7 @@ def PlanMemory(*, small: int = SMALL) -> Pass:
     @function_pass(name="PlanMemory")
     def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:
         if _has_work(func, small):
-            places = _Plan(func, mod, small).places
+            places = _Plan(func, mod, small, keep_apart).places
             if places:
                 func = _Rewriter(places).visit(func)
         return func.without_attr(DYNAMIC_OUTPUT) if DYNAMIC_OUTPUT in func.attrs else func

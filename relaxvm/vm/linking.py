@@ -34,7 +34,7 @@ from ..messages import readable
 from ..registry import COMPILED_PREFIX, GLOBAL, KERNEL_PREFIX, RESULT_PREFIX, PackedFunc, Registry
 from ..verify.verified import is_shipped
 
-__all__ = ["Functions", "Linked", "link", "scope_of"]
+__all__ = ["Functions", "Linked", "is_own_kernel", "link", "scope_of"]
 
 Functions = Registry | Mapping[str, Callable[..., Any]] | Iterable[str] | None
 
@@ -209,7 +209,7 @@ def _quick(record: PackedFunc) -> str | np.ufunc | Callable[..., Any] | None:
         from ..kernels import quick_of_deferred
 
         return quick_of_deferred(record)
-    if not _is_kernel(record):
+    if not is_own_kernel(record):
         return None
     from ..kernels import record_of
 
@@ -218,7 +218,8 @@ def _quick(record: PackedFunc) -> str | np.ufunc | Callable[..., Any] | None:
     return kernel.ufunc or (kernel.run if kernel.implementations else None)
 
 
-def _is_kernel(record: PackedFunc) -> bool:
+def is_own_kernel(record: PackedFunc) -> bool:
+    """Whether a function is the one that `relaxvm.kernels.kernel` has registered for its name."""
     if not record.name.startswith(KERNEL_PREFIX):
         return False
     from ..kernels import is_kernel  # here, since most programs call no kernels

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from enum import IntEnum
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, NoReturn, get_args
 
 import numpy as np
 
@@ -19,6 +19,7 @@ import relaxvm
 
 from .._core import Adt, Closure, Machine, Ref, VMFunction
 from ..core import ffi
+from ..core._threads import MAX_THREADS, get_num_threads
 from ..core.live_machines import track
 from ..core.rewritings import Optimize, enabled_rewritings
 from ..dtypes import dtype_name
@@ -49,11 +50,16 @@ from .native_code import HOT, NativeCode
 from .timing import Evaluator
 
 if TYPE_CHECKING:
+    from .dataflow import Batches
     from .entry_checks import Tensors
     from .error_notes import ErrorNotes, Frame
     from .runs import Run
 
-__all__ = ["FunctionTable", "VMInstrumentReturnKind", "VirtualMachine"]
+__all__ = ["Executor", "FunctionTable", "VMInstrumentReturnKind", "VirtualMachine",
+           "check_executor"]  # fmt: skip
+
+Executor = Literal["sequential", "dataflow"]
+"""In which order a virtual machine runs calls."""
 
 Hook = Callable[[int, bool, Any, str, Any, tuple[Any, ...]], object]
 """``hook(pc, before, func, name, ret, args)``; returning true before a call skips the call."""
@@ -108,6 +114,12 @@ class VirtualMachine(Machine):
         jit: whether functions that run often are compiled to native code in the background, each
             entered at its next call.  Nothing happens where there is no C compiler.  A program that
             was built with ``exec_mode="compiled"`` is compiled here and now.
+        executor: ``"dataflow"`` runs calls of kernels that do not depend on each other side by
+            side, where that is worth while; see ``docs/dataflow.md``.  Results and errors are those
+            of ``"sequential"``.  With `limits` on runs, and while an instrument, a profile or a
+            debugger looks on, calls run in order.
+        threads: on how many threads calls run side by side, at most, the caller's among them; None
+            for `relaxvm.get_num_threads`.
 
     Raises:
         OSError: the file cannot be read.
@@ -140,9 +152,12 @@ class VirtualMachine(Machine):
         functions: Functions = None,
         optimize: Optimize = True,
         jit: bool = False,
+        executor: Executor = "sequential",
+        threads: int | None = None,
     ) -> None:
+        check_executor(executor, threads)
         if isinstance(executable, (str, os.PathLike)):
-            executable = _executable_of_file(executable, limits)
+            executable = _executable_of_file(executable, limits, executor)
         if not isinstance(executable, VMExecutable):
             executable, device = _executable_of_module(executable, device, limits, functions)
         if isinstance(executable, VirtualMachine):
@@ -176,8 +191,9 @@ class VirtualMachine(Machine):
         self._limits = limits
         self._devices = devices
         self._recipe = _Recipe(
-            executable, devices, memory_cfg, limits, self._scope.allowed, rewritings, bool(jit)
-        )
+            executable, devices, memory_cfg, limits, self._scope.allowed, rewritings, bool(jit),
+            executor, threads,
+        )  # fmt: skip
         self._index = {
             info.name: index
             for index, info in enumerate(executable.functions)
@@ -200,7 +216,18 @@ class VirtualMachine(Machine):
         self._hooks: tuple[Hook, ...] = ()
         self._hook_lock = threading.Lock()
         self._native_code: NativeCode | None = None
-        self._setup(running, callables, linked.quick, self._allocators, limits, rewritings)
+        self._batches: Batches | None = None
+        if executor == "dataflow":
+            if jit or is_compiled or executable.exec_mode == "compiled":
+                raise ValueError('executor: "dataflow" runs bytecode; jit and programs that were '
+                                 'built with exec_mode="compiled" run native code')
+            from .dataflow import find_batches  # here, since few want it
+
+            self._batches = find_batches(running, callables, linked.quick, self._scope)
+        self._setup(
+            running, callables, linked.quick, self._allocators, limits, rewritings, self._batches,
+            get_num_threads() if threads is None else threads,
+        )  # fmt: skip
         if jit or executable.exec_mode == "compiled":
             self._native_code = self._make_native_code(running, jit)
         track(self)
@@ -239,6 +266,11 @@ class VirtualMachine(Machine):
     def limits(self) -> Limits:
         """The bounds of every run."""
         return self._limits
+
+    @property
+    def executor(self) -> Executor:
+        """In which order calls run: ``"sequential"`` or ``"dataflow"``."""
+        return self._recipe.executor
 
     @property
     def state(self) -> dict[str, np.ndarray[Any, Any]]:
@@ -748,6 +780,8 @@ class _Recipe(NamedTuple):
     functions: frozenset[str] | None
     optimize: bool | frozenset[str]
     jit: bool
+    executor: Executor
+    threads: int | None
 
 
 def _rebuild(
@@ -758,11 +792,30 @@ def _rebuild(
     functions: frozenset[str] | None,
     optimize: bool | frozenset[str],
     jit: bool,
+    executor: Executor,
+    threads: int | None,
 ) -> VirtualMachine:
     return VirtualMachine(
         executable, devices, memory_cfg, limits=limits, functions=functions, optimize=optimize,
-        jit=jit,
+        jit=jit, executor=executor, threads=threads,
     )  # fmt: skip
+
+
+def check_executor(executor: Executor, threads: int | None) -> None:
+    """Check arguments of `VirtualMachine`.
+
+    Raises:
+        ValueError: one of them is wrong.
+    """
+    if executor not in get_args(Executor):
+        raise ValueError(f"executor: expected 'sequential' or 'dataflow', got {describe(executor)}")
+    if threads is not None and not (type(threads) is int and 1 <= threads <= MAX_THREADS):
+        raise ValueError(
+            f"threads: expected an int from 1 to {MAX_THREADS}, or None, got {describe(threads)}"
+        )
+    if threads is not None and executor != "dataflow":
+        raise ValueError('threads: for executor="dataflow"; relaxvm.set_num_threads says on how '
+                         "many threads a kernel runs")
 
 
 def _device_list(device: Device | Sequence[Device] | None) -> tuple[Device, ...]:
@@ -853,7 +906,9 @@ def _executable_of_module(
     return value.executable if isinstance(value, ExecutableModule) else value, device
 
 
-def _executable_of_file(path: str | os.PathLike[str], limits: Limits | None) -> VMExecutable:
+def _executable_of_file(
+    path: str | os.PathLike[str], limits: Limits | None, executor: Executor
+) -> VMExecutable:
     """Read an executable, or compile the program in a file."""
     from ..executable.loading import load
     from .program_cache import compile_file  # here, since most machines run executables
@@ -862,7 +917,7 @@ def _executable_of_file(path: str | os.PathLike[str], limits: Limits | None) -> 
         kind = kind_of(file.read(HEAD_BYTES), os.fspath(path))
     if kind is None or not kind.is_program:
         return load(path, limits=limits)
-    return compile_file(path, limits)
+    return compile_file(path, limits, "dataflow" if executor == "dataflow" else "default")
 
 
 def _is_of_tvm(value: Any) -> bool:

@@ -173,7 +173,9 @@ def compile(  # noqa: A001  (TVM's name)
     return _cached(program, arguments, limits, make) if cache else make()
 
 
-def compile_file(path: str | os.PathLike[str], limits: Limits | None = None) -> VMExecutable:
+def compile_file(
+    path: str | os.PathLike[str], limits: Limits | None = None, relax_pipeline: str = "default"
+) -> VMExecutable:
     """Compile the program of a file, other than a Python script, which would run; or find its
     executable on disk.
 
@@ -182,10 +184,10 @@ def compile_file(path: str | os.PathLike[str], limits: Limits | None = None) -> 
     """
 
     def make() -> VMExecutable:
-        made: VMExecutable = hook("compile_file")(path, limits)
+        made: VMExecutable = hook("compile_file")(path, limits, relax_pipeline)
         return made
 
-    return _cached(path, _Arguments(), limits, make)
+    return _cached(path, _Arguments(relax_pipeline=relax_pipeline), limits, make)
 
 
 class _Arguments(NamedTuple):
