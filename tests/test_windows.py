@@ -53,6 +53,29 @@ def test_taps_are_those_on_the_image(
     assert seen == sorted(set(seen))
 
 
+@settings(max_examples=300, deadline=None)
+@given(AXIS, st.booleans(), st.booleans())
+def test_counts_of_taps(axis: tuple[int, ...], ceil_mode: bool, padded: bool) -> None:
+    length, size, stride, before, after, dilation = axis
+    try:
+        windows = Windows(
+            (length,), (size,), (stride,), (before, after), (dilation,), ceil_mode=ceil_mode
+        )
+    except ValueError:
+        return  # no window fits
+    low, high = (-before, length + after) if padded else (0, length)
+    places = [[at * stride - before + tap * dilation for tap in range(size)]
+              for at in range(windows.count[0])]  # fmt: skip
+    want = [sum(low <= place < high for place in window) for window in places]
+    assert windows.taps_inside(0, length, padded=padded).tolist() == want
+
+
+def test_counts_of_taps_of_any_size() -> None:
+    windows = Windows((5,), (1 << 62,), (1,), ((1 << 62) - 1, 0), (1,), ceil_mode=False)
+    assert windows.taps_inside(0, 5, padded=False).tolist() == [1, 2, 3, 4, 5]
+    assert windows.taps_inside(0, 5, padded=True).tolist() == [1 << 62] * 5
+
+
 @pytest.mark.parametrize("axes", [1, 2, 3])
 def test_windows_of_any_size(axes: int) -> None:
     """Neither memory nor time is in proportion to the padding."""
@@ -63,6 +86,11 @@ def test_windows_of_any_size(axes: int) -> None:
     pool = GLOBAL.get(f"relaxvm.kernel.nn.max_pool{axes}d")
     pool(x, size, (1,) * axes, padding + padding, (1,) * axes, 0, out)
     np.testing.assert_array_equal(out, np.broadcast_to(x.max(2, keepdims=True), out.shape))
+    mean = GLOBAL.get(f"relaxvm.kernel.nn.avg_pool{axes}d")
+    mean(x, size, (1,) * axes, padding + padding, (1,) * axes, 0, 0, out)
+    np.testing.assert_allclose(
+        out, np.broadcast_to(x.mean(2, keepdims=True), out.shape), rtol=1e-5
+    )
     # Windows that are farther apart than the image is long: between them lie 2^54 taps.
     steps = (LONG,) + (1,) * (axes - 1)
     out = np.empty((1, 2, 2, *x.shape[3:]), "f4")

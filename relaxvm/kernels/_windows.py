@@ -101,19 +101,22 @@ class Windows:
 
     def taps_inside(self, axis: int, length: int, *, padded: bool) -> NDArray[np.int64]:
         """How many taps of each window are on an image of this length, or on the padded image."""
-        counts = np.zeros(self.count[axis], np.int64)
+        counts = np.empty(self.count[axis], np.int64)
         before, after = self.padding[axis], self.padding[axis + len(self.count)]
-        done = 0
-        for tap in range(self.size[axis]):
-            offset = tap * self.dilation[axis]
-            if padded:
-                first, last = self._first_and_last(axis, offset, length + before + after)
-            else:
-                first, last = self._first_and_last(axis, offset - before, length)
-            counts[first:last] += 1
-            done += last - first + _TAP
-            if done > PIECE:
-                done = 0
+        size, stride, dilation = self.size[axis], self.strides[axis], self.dilation[axis]
+        if padded:
+            length, before = length + before + after, 0
+        # A program may state windows and paddings of any size.
+        is_large = max(length, before, size, len(counts) * stride) >= 1 << 61
+        step = PIECE >> 6 if is_large else PIECE
+        for at in range(0, len(counts), step):
+            part = counts[at : at + step]
+            starts = np.arange(at, at + len(part)).astype(object if is_large else np.int64)
+            starts = starts * stride - before
+            first = np.maximum(0, -(starts // dilation))
+            last = np.minimum(size, (length - 1 - starts) // dilation + 1)
+            part[...] = np.maximum(0, last - first)
+            if at:
                 check_time()
         return counts
 

@@ -154,7 +154,10 @@ def arguments(mutant: Mutant) -> tuple[random.Random, list[Any]]:
 
 # Values
 
-_DTYPES: Final = ("f4", "f8", "f2", "i1", "u1", "i2", "i4", "i8", "u8", "?", ">f4", ">i8", "c8")
+_DTYPES: Final = (
+    "f4", "f8", "f2", "i1", "u1", "i2", "i4", "i8", "u8", "?", ">f4", ">i8", "c8",
+    *map(as_dtype, ("bfloat16", "float8_e5m2", "float8_e4m3fn", "float4_e2m1fn", "int4", "uint2")),
+)  # fmt: skip
 _WORDS: Final = (
     "", "\0", "x", "x" * 70_000, "{0:>4000000000}", "{0.__class__}", "é", "float32", "int4",
     "bfloat16", "float8_e4m3fn", "NCHW", "NCHW4c", "nearest", "a,b->c", ",".join("ab" * 40),
@@ -308,7 +311,7 @@ def _other_elements(x: np.ndarray, rng: random.Random) -> np.ndarray:
                                                   if info.min <= v <= info.max))
     elif kind == "u":
         values = (0, 1, np.iinfo(x.dtype).max)
-    elif kind in "fcV":
+    elif kind in "fcV" and "int" not in x.dtype.name:
         values = (0, -1.0, float("nan"), float("inf"), -float("inf"), 1e-40, 6e4)
     with np.errstate(all="ignore"):
         if rng.random() < 0.3:
