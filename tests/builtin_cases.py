@@ -260,6 +260,8 @@ CASES: dict[str, str] = {
 ({2: 5}, "1" * 5000, 3) | TypeError: a name of 5000 characters is not a data type
 ({"a": 5}, "int64", 2) | TypeError: map_to_tensor: expected ints as keys
 ({2: "x"}, "float32", -1) | ValueError: map_to_tensor: str 'x' is no float32
+({2: "x"}, "bfloat16", -1) | ValueError: map_to_tensor: str 'x' is no bfloat16
+({0: "x"}, "int4", 1) | ValueError: map_to_tensor: str 'x' is no int4
 (3, "int64", 2) | TypeError: map_to_tensor: expected a map
 """,
     "relaxvm.builtin.map_vectorize": """

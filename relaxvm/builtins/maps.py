@@ -90,8 +90,11 @@ def _converted(value: Any, dtype: str, subject: str) -> Any:
     try:
         if dtype == "str":
             return str(number)
-        return as_dtype(dtype).type(number)
-    except (ValueError, OverflowError) as error:
+        kind = as_dtype(dtype)
+        if kind.isbuiltin == 2:  # types of ml_dtypes crash for a text that is no number
+            number = float(number)
+        return kind.type(number)
+    except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{subject}: {describe(number)} is no {dtype}: {error}") from None
 
 

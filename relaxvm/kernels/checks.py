@@ -230,7 +230,7 @@ def as_operand(name: str, value: Any, dtype: np.dtype[Any]) -> Any:
         if dtype.kind in "iu" and not np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
             raise OverflowError
         return dtype.type(value)
-    except OverflowError:
+    except (OverflowError, TypeError):  # TypeError: an int beyond 64 bits, of ml_dtypes
         raise WrongValue(
             f"{name}: expected a number within {dtype}, got {describe(value)}"
         ) from None

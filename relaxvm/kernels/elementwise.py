@@ -197,5 +197,5 @@ def _bound(parameter: str, value: Any, dtype: np.dtype[Any]) -> Any:
     try:
         with np.errstate(over="ignore"):  # to infinity
             return dtype.type(value)
-    except OverflowError:  # an int beyond float64
+    except (OverflowError, TypeError):  # an int beyond float64, or 64 bits for ml_dtypes
         return dtype.type(math.inf if value > 0 else -math.inf)

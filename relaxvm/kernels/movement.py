@@ -114,7 +114,19 @@ def arange(start: Number, end: Number, step: Number, out: Numbers) -> None:
     if step == 0:
         raise WrongValue("step: expected a number other than 0, got 0")
     is_integer = all(isinstance(value, int) for value in (start, end, step))
-    length = -((start - end) // step) if is_integer else math.ceil((end - start) / step)
+    try:
+        if is_integer:
+            if any(not -(2**63) <= value < 2**63 for value in (start, end, step)):
+                raise OverflowError
+            length = -((start - end) // step)
+        else:
+            start, end, step = float(start), float(end), float(step)
+            length = math.ceil((end - start) / step)
+    except (OverflowError, ValueError):  # infinity, NaN, an int beyond 64 bits or float64
+        raise WrongValue(
+            "expected numbers of 64 bits and a finite number of elements, got start "
+            f"{describe(start)}, end {describe(end)}, step {describe(step)}"
+        ) from None
     check_out(out, out.dtype, (max(0, int(length)),))
     for begin in range(0, len(out), BLOCK):
         if begin:
