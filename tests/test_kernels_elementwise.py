@@ -370,6 +370,12 @@ def test_clip(x: np.ndarray, low: Any, high: Any, want: list[float]) -> None:
     assert result("clip", x, low, high).tolist() == want
 
 
+def test_bounds_of_clip_beyond_ml_dtypes() -> None:
+    x = np.array([1.0, 5.0], pytest.importorskip("ml_dtypes").bfloat16)
+    assert result("clip", x, 2, 1 << 70).tolist() == [2, 5]
+    assert result("clip", x, -(1 << 70), 2).tolist() == [1, 2]
+
+
 @pytest.mark.parametrize(
     ("args", "error", "message"),
     [

@@ -125,6 +125,21 @@ MISTAKES: dict[str, tuple[Any, type[Exception], str]] = {
         ValueError,
         "in_buffers: expected 1 buffers, got 0",
     ),
+    "no buffer": (
+        lambda: te.extern((3, 4), [A], running_total, out_buffers=[A]),
+        TypeError,
+        "out_buffers: expected a Buffer, got Tensor",
+    ),
+    "no tensor for a function": (
+        lambda: te.extern_primfunc([3], te.create_prim_func([A])),
+        TypeError,
+        "te.extern_primfunc: expected te tensors, got int",
+    ),
+    "no function": (
+        lambda: te.extern_primfunc([A], running_total),
+        TypeError,
+        "primfunc: expected a PrimFunc, got function",
+    ),
 }
 
 
@@ -215,3 +230,58 @@ def test_shapes_that_are_known_when_it_runs() -> None:
     for place in (3, -4, 2**62):
         with pytest.raises(IndexError, match=r"scatter_elements, dimension 0: index .* is out of"):
             scattered(x, np.full((1, 4), place), ones)
+
+
+# Programs of unknown origin
+
+
+def endless(ins: Any, outs: Any) -> Any:
+    """A loop of 2^60 steps."""
+    add = tir.BufferStore(outs[0], ins[0][0, 0] + outs[0][0, 0], [0, 0])
+    return tir.For(tir.Var("i", "int64"), 0, 1 << 60, 0, add)
+
+
+def outside(ins: Any, outs: Any) -> Any:
+    return tir.BufferStore(outs[0], ins[0][0, 0], [5, 0])
+
+
+def places(ins: Any, outs: Any) -> Any:
+    """Rows at places that the operand holds."""
+    i = tir.Var("i", "int32")
+    row = ir.prim.cast(ins[0][i, 0], "int32")
+    return tir.For(i, 0, 3, 0, tir.BufferStore(outs[0], ins[0][i, 0], [row, 0]))
+
+
+@pytest.mark.parametrize(
+    ("body", "shape", "error", "message"),
+    [
+        (endless, (3, 4), relaxvm.errors.LimitError, "wall_time"),
+        (outside, (3, 4), IndexError, "dimension 0: index 5 is out of bounds for length 3"),
+        (places, (3, 4), IndexError, "dimension 0: index 11 is out of bounds for length 3"),
+        (endless, (1 << 20, 1 << 20), relaxvm.errors.LimitError, "alloc_bytes"),
+    ],
+)
+@pytest.mark.parametrize("from_file", [False, True])
+@pytest.mark.filterwarnings("ignore:no C compiler")
+def test_under_limits(
+    body: Any,
+    shape: tuple[int, int],
+    error: type[Exception],
+    message: str,
+    from_file: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CC", "no-compiler")  # the limit is for the run, not for a compiler
+    limits = relaxvm.Limits.untrusted().but(wall_time=2.0)
+    builder = ir.BlockBuilder()
+    x = ir.Var("x", ir.TensorType((3, 4), "float32"))
+    with builder.function("main", [x]):
+        made = builder.emit_te(lambda a: te.extern(shape, [a], body, "made"), x)
+        builder.emit_func_output(made)
+    text = ir.save_json(builder.get())
+    executable = relaxvm.build(ir.load_json(text, limits=limits), limits=limits)
+    if from_file:
+        executable = relaxvm.load(executable.to_bytes(), limits=limits)
+    vm = relaxvm.VirtualMachine(executable, limits=limits)
+    with pytest.raises(error, match=message):
+        vm.main(np.full((3, 4), 11, np.float32))

@@ -81,9 +81,7 @@ def extern(
         ValueError: the numbers of shapes, data types or buffers differ, or the data type cannot be
             told from the inputs.
     """
-    for tensor in inputs:
-        if not isinstance(tensor, Tensor):
-            raise TypeError(f"te.extern: expected te tensors, got {type(tensor).__name__}")
+    _check_tensors(inputs, "te.extern")
     shapes = _shapes(shape)
     sources = _listed(in_buffers, len(inputs), "in_buffers") or [
         Buffer(tensor.name, BufferType(tensor.shape, tensor.dtype)) for tensor in inputs
@@ -115,9 +113,15 @@ def extern_primfunc(input_tensors: Sequence[Tensor], primfunc: PrimFunc, **kwarg
         kwargs: `name`, `tag`, `attrs` as in `extern`.
 
     Raises:
+        TypeError: an input is not a tensor, or `primfunc` no PrimFunc.
         ValueError: the inputs are not as many as those parameters, or have other shapes or data
             types.
     """
+    _check_tensors(input_tensors, "te.extern_primfunc")
+    if not isinstance(primfunc, PrimFunc):
+        raise TypeError(
+            f"te.extern_primfunc: primfunc: expected a PrimFunc, got {type(primfunc).__name__}"
+        )
     reads, writes = access_regions(primfunc.body, None)
     read, written = ({region.buffer for region in regions} for regions in (reads, writes))
     buffers = [param for param in primfunc.params if isinstance(param, Buffer)]
@@ -151,6 +155,12 @@ def _outputs(name: str, tag: str, made: Extern) -> Any:
     return tensors[0] if len(tensors) == 1 else tensors
 
 
+def _check_tensors(inputs: Sequence[Tensor], what: str) -> None:
+    for tensor in inputs:
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"{what}: expected te tensors, got {type(tensor).__name__}")
+
+
 def _shapes(shape: Any) -> list[tuple[Expr, ...]]:
     if isinstance(shape, (int, Expr)):
         return [_shape(shape)]
@@ -166,6 +176,9 @@ def _listed(buffers: Any, count: int, what: str) -> list[Buffer] | None:
     given = [buffers] if isinstance(buffers, Buffer) else list(buffers)
     if len(given) != count:
         raise ValueError(f"te.extern: {what}: expected {count} buffers, got {len(given)}")
+    for buffer in given:
+        if not isinstance(buffer, Buffer):
+            raise TypeError(f"te.extern: {what}: expected a Buffer, got {type(buffer).__name__}")
     return given
 
 
