@@ -234,6 +234,7 @@ cdef extern from "Python.h":
         inquiry tp_clear
 
 cdef extern from "numpy/arrayobject.h":
+    PyObject* PyDataMem_GetHandler() noexcept
     PyObject* PyDataMem_SetHandler(PyObject*) noexcept
     cnp.npy_intp PyDataType_ELSIZE(const cnp.PyArray_Descr*) noexcept
     bint PyArray_Check(PyObject*) noexcept
@@ -764,7 +765,9 @@ cdef PyObject* _call_with_keywords(PyObject* self, PyObject* const* args, size_t
     if PyTuple_GET_SIZE(kwnames) == 0:
         return _enter(function.machine, function.index, args, count, NULL)
     positional = tuple([<object>args[i] for i in range(count)])
-    keywords = {name: <object>args[count + i] for i, name in enumerate(<tuple><object>kwnames)}
+    keywords = {}
+    for i in range(PyTuple_GET_SIZE(kwnames)):
+        keywords[(<tuple><object>kwnames)[i]] = <object>args[count + i]
     result = function.machine._call_with_keywords(function, positional, keywords)
     Py_INCREF(result)
     return <PyObject*>result
@@ -997,9 +1000,18 @@ cdef bint _start_limits(Machine machine, Run* run, PyObject** fp, int64_t fuel, 
     if _object_excess(run, run.objects) > 0 and _count_objects(run, fp, 0) < 0:
         return False
     if machine._array_handler is not None:
-        run.array_handler = PyDataMem_SetHandler(<PyObject*>machine._array_handler)
+        run.array_handler = PyDataMem_GetHandler()
         if run.array_handler is NULL:
             return False
+        if rvm_unlikely(not _set_handler(<PyObject*>machine._array_handler)):
+            Py_DECREF(<object>run.array_handler)
+            run.array_handler = NULL
+            return False
+        if rvm_unlikely(_left_handler is not None and outer is NULL) and \
+                run.array_handler == <PyObject*>_left_handler:
+            Py_INCREF(_real_handler)
+            Py_DECREF(<object>run.array_handler)
+            run.array_handler = <PyObject*>_real_handler
         machine._host._account.refused = -1
     return True
 
@@ -1127,15 +1139,57 @@ def pause_conversion(int64_t steps):
     charge_objects(16 * steps)
 
 
-cdef void _stop_counting(Run* run) noexcept:
-    """Let numpy take memory from where it did before the run, if it does not yet."""
+cdef bint _set_handler(PyObject* handler) noexcept:
+    """Let numpy take memory from there; False with an exception if that fails."""
+    cdef PyObject* before = PyDataMem_SetHandler(handler)
     cdef PyObject* kind
     cdef PyObject* error
     cdef PyObject* traceback
+    if rvm_likely(before is not NULL):
+        Py_DECREF(<object>before)
+        return True
+    # CPython may have set the variable, and then had no memory for what it returns.
+    PyErr_Fetch(&kind, &error, &traceback)
+    before = PyDataMem_GetHandler()
+    Py_XDECREF(before)
+    if before == handler:
+        Py_XDECREF(kind)
+        Py_XDECREF(error)
+        Py_XDECREF(traceback)
+        return True
+    PyErr_Clear()
+    PyErr_Restore(kind, error, traceback)
+    return False
+
+
+# numpy's handler is a context variable, and to set one takes memory.  A run that ends because there is
+# none may not be able to give back the handler that was there before it: the next one does.
+cdef object _left_handler = None  # of a run that is over
+cdef object _real_handler = None  # what it should have set
+
+
+cdef void _stop_counting(Run* run) noexcept:
+    """Let numpy take memory from where it did before the run, if it does not yet."""
+    global _left_handler, _real_handler
+    cdef PyObject* kind
+    cdef PyObject* error
+    cdef PyObject* traceback
+    cdef bint is_set = False
+    cdef int tries
     if run.array_handler is NULL:
         return
     PyErr_Fetch(&kind, &error, &traceback)
-    Py_XDECREF(PyDataMem_SetHandler(run.array_handler))
+    for tries in range(3):
+        is_set = _set_handler(run.array_handler)
+        if rvm_likely(is_set):
+            break
+        PyErr_Clear()
+    if not is_set:
+        _left_handler = (<Machine>run.machine)._array_handler
+        _real_handler = <object>run.array_handler
+    elif rvm_unlikely(_left_handler is not None) and _left_handler is \
+            (<Machine>run.machine)._array_handler:
+        _left_handler = _real_handler = None
     Py_DECREF(<object>run.array_handler)
     run.array_handler = NULL
     PyErr_Restore(kind, error, traceback)

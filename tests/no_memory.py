@@ -25,6 +25,7 @@ import numpy as np
 
 import relaxvm
 from relaxvm import ExecBuilder, Limits, VirtualMachine
+from relaxvm._core import NaiveAllocator
 from relaxvm.errors import LimitError
 from relaxvm.script import ir as I
 from relaxvm.script import relax as R
@@ -154,6 +155,15 @@ def profile() -> None:
     report.table()
 
 
+DIMS = (int("1024"), int("1025"))
+STORAGE = NaiveAllocator().alloc(DIMS[0] * DIMS[1])
+REFERENCES = sys.getrefcount(DIMS[0])
+
+
+def view() -> None:
+    STORAGE.view(0, DIMS, "int8")
+
+
 SCENARIOS: dict[str, Callable[[], object]] = {
     "load": lambda: relaxvm.loads(DATA),
     "translate": lambda: VirtualMachine(EXECUTABLE),
@@ -169,6 +179,7 @@ SCENARIOS: dict[str, Callable[[], object]] = {
     "call that is refused": lambda: refused(NESTED, X),
     "call that is refused for its frame": lambda: refused(WIDE, *MANY),
     "census": lambda: COUNTED["main"](X),
+    "view": view,
     "pickle": lambda: pickle.loads(pickle.dumps(EXECUTABLE)),
     "profile": profile,
 }
@@ -232,6 +243,9 @@ def main(scenario: Callable[[], object], run: Callable[..., bool]) -> None:
     gc.collect()
     after = live_bytes()
     assert after <= before + 4096, f"{after - before} bytes of storages are left"
+    assert sys.getrefcount(DIMS[0]) >= REFERENCES, "an item was released too often"
+    apart = np.ones(1 << 16)  # outside of a run: it counts for no VM
+    assert live_bytes() <= after, f"{live_bytes() - after} of {apart.nbytes} bytes count"
     print(failed)
 
 

@@ -49,3 +49,16 @@ def test_no_python_objects_are_made_in_the_loop(loop: str) -> None:
     for call in ("__Pyx_PyObject_", "PyTuple_Pack", "__Pyx_GetAttr", "__Pyx_GetModuleGlobalName",
                  "__Pyx_AddTraceback", "PyUnicode_", "__Pyx_ExceptionSave"):  # fmt: skip
         assert call not in code, call
+
+
+def test_no_comprehension_binds_objects() -> None:
+    """Cython 3.3.1 releases the variable of a comprehension twice if an allocation fails in it.  A
+    number of C, as in ``for i in range(n)``, has nothing to release."""
+    found = []
+    for path in sorted(PACKAGE.rglob("*.pyx")):
+        text = re.sub(r'"""[\s\S]*?"""|#.*', "", path.read_text())
+        for match in re.finditer(r"[\[{][^\[\]{}()]*(?:[(\[][^()\[\]]*[)\]][^\[\]{}()]*)*?"
+                                 r"\bfor\s+[\w, ]+\s+in\s+(\w+)", text):  # fmt: skip
+            if match[1] != "range":
+                found.append(f"{path.name}: {' '.join(match[0].split())}")
+    assert not found

@@ -18,7 +18,7 @@ SCENARIOS = (
     "load", "translate", "translate, call", "translate, call plainly", "call", "call by keyword",
     "call plainly", "call with limits", "call with a hook", "call with an error",
     "call with a shared tuple", "call that is refused", "call that is refused for its frame",
-    "census", "pickle", "profile",
+    "census", "view", "pickle", "profile",
 )  # fmt: skip
 
 

@@ -87,9 +87,15 @@ cdef list take_warnings(Run* run):
     """Remove and return the messages of a run that come from this thread."""
     global _warnings
     cdef tuple source = (<size_t>run, rvm_thread_state().id)
-    cdef list taken = [entry[2] for entry in _warnings if entry[:2] == source]
+    cdef list taken = []
+    cdef list rest = []
+    for entry in _warnings:
+        if entry[:2] == source:
+            taken.append(entry[2])
+        else:
+            rest.append(entry)
     if taken:
-        _warnings = [entry for entry in _warnings if entry[:2] != source]
+        _warnings = rest
     if run.batch is NULL:  # else other threads may have warned, too
         run.asked &= ~RVM_WARNED
     return taken

@@ -191,7 +191,7 @@ cdef class FusedPlan:
         self._num_outs = len(results)
         self._num_places = first + len(steps)
         self._owned = (inputs, numbers, steps)
-        self._names = tuple([row[4] for row in steps])
+        self._names = tuple([steps[i][4] for i in range(len(steps))])
         self._places = <Place*>PyMem_Calloc(self._num_places + 1, sizeof(Place))
         self._steps = <Step*>PyMem_Calloc(self._num_steps + 1, sizeof(Step))
         self._results = <int*>PyMem_Calloc(self._num_outs + 1, sizeof(int))
@@ -231,7 +231,7 @@ cdef class FusedPlan:
             else:
                 self._has_twins = True
         last_use = self._assign_slots(first)
-        self._assign_homes(first, last_use, [row[5] for row in steps])
+        self._assign_homes(first, last_use, [steps[i][5] for i in range(len(steps))])
 
     cdef int _find(self, Step* step, object loop, object dtype, list steps, list inputs) except -1:
         cdef ufunc_object* ufunc

@@ -155,7 +155,9 @@ cdef class TensorSequence:
         cdef cnp.ndarray array
         cdef Py_ssize_t i
         cdef tensor_fields* tensor
-        self.arrays = [copy_aligned(array, 64) for array in arrays]
+        self.arrays = []
+        for given in arrays:
+            self.arrays.append(copy_aligned(given, 64))
         self.tensors = <RvmTensorObject*>calloc(len(self.arrays) + 1, sizeof(RvmTensorObject))
         self.sequence.items = <RvmAny*>calloc(len(self.arrays) + 1, sizeof(RvmAny))
         if self.tensors is NULL or self.sequence.items is NULL:

@@ -195,7 +195,7 @@ cdef class NativeFunction:
         if not isinstance(release_gil, (bool, str)) or release_gil not in _UNLOCK_FROM:
             raise ValueError(f"NativeFunction {name!r}: expected release_gil True, False or 'auto', "
                              f"got {release_gil!r}")
-        self.writes = None if writes is None else tuple([as_index(position) for position in writes])
+        self.writes = None if writes is None else tuple(map(as_index, writes))
         for position in self.writes or ():
             if not -64 <= position < 64:
                 raise ValueError(f"NativeFunction {name!r}: expected positions in writes from -64 to "

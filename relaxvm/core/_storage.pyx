@@ -364,7 +364,7 @@ cdef class Storage:
             raise TypeError(f"Storage.view: dtype {dtype} holds Python objects")
         # Integers of Python's own from here on: what is checked is what is used.
         offset = as_index(offset)
-        sizes = [as_index(dim) for dim in shape]
+        sizes = list(map(as_index, shape))
         if len(sizes) > MAX_RANK:
             raise ValueError(f"Storage.view: expected at most {MAX_RANK} dimensions, "
                              f"got {len(sizes)}")

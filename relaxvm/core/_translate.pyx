@@ -75,8 +75,8 @@ def translate(machine, executable, list callables, list quick, tuple allocators,
     return Translator(machine, executable, callables, allocators, **options).translate(quick)
 
 
-cdef dict _BUILTIN_KINDS = {name: AS_FIRST_BUILTIN + i for i, name in enumerate(BUILTINS)}
-cdef dict _REWRITING_BITS = {rewriting.name: 1 << i for i, rewriting in enumerate(REWRITINGS)}
+cdef dict _BUILTIN_KINDS = {BUILTINS[i]: AS_FIRST_BUILTIN + i for i in range(len(BUILTINS))}
+cdef dict _REWRITING_BITS = {REWRITINGS[i].name: 1 << i for i in range(len(REWRITINGS))}
 
 QUICKENED = frozenset(BUILTINS)
 """Names of the builtins that the loop may run by itself."""

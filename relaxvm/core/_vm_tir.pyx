@@ -334,8 +334,13 @@ cdef class _Run:
             found = self.originals.get(id(value))
             return value if found is None else found[0]
         if type(value) is tuple:
-            items = [self.original(item) for item in value]
-            if any([x is not y for x, y in zip(items, value)]):
+            items = []
+            is_same = True
+            for item in value:
+                found = self.original(item)
+                is_same = is_same and found is item
+                items.append(found)
+            if not is_same:
                 return tuple(items)
         return value
 
