@@ -1837,7 +1837,9 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp,
             elif op == OP_DEFER:
                 count = ip[DEFER_COUNT]
                 other = pool_end[ip[DEFER_CALLEE]]
-                if rvm_defers(<rvm_site*>ip[DEFER_SITE]):
+                # Once a batch has begun, a call that may depend on it goes there: another thread, or a
+                # handler of signals, may have found meanwhile that batches here gain nothing.
+                if run.batch is not NULL or rvm_defers(<rvm_site*>ip[DEFER_SITE]):
                     if rvm_likely(rvm_defer(run, ip, <rvm_site*>ip[DEFER_SITE], other, fp, pool_end,
                                             ip + DEFER_ARGS, count, ip[DEFER_OUTS])):
                         ip += DEFER_ARGS + count

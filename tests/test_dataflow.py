@@ -6,6 +6,7 @@ import gc
 import os
 import pickle
 import random
+import signal
 import sys
 import threading
 import time
@@ -18,7 +19,7 @@ import numpy as np
 import pytest
 
 import relaxvm
-from relaxvm import _core
+from relaxvm import _core, ir, op
 from relaxvm.errors import CancelledError, LimitError
 from relaxvm.limits import Limits
 from relaxvm.script import ir as I
@@ -387,8 +388,10 @@ def test_an_instrument_sees_calls_in_order(beside: None) -> None:
     assert profile.functions == ()
 
 
-def long_branches(rows: int = 60_000) -> tuple[relaxvm.VirtualMachine, Any, Any]:
-    vm = both(branches(), threads=2)[1]
+def long_branches(
+    rows: int = 60_000, threads: int = 2
+) -> tuple[relaxvm.VirtualMachine, Any, Any]:
+    vm = both(branches(), threads=threads)[1]
     x, w = inputs(64)
     vm.main(x, w)
     rng = np.random.default_rng(0)
@@ -438,15 +441,16 @@ assert vm.main(x[:64], w).shape == (64, 64)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-def test_a_handler_of_signals_forks_in_the_middle_of_a_batch() -> None:
-    run_script("""
+@pytest.mark.parametrize("threads", [2, 5])
+def test_a_handler_of_signals_forks_in_the_middle_of_a_batch(threads: int) -> None:
+    run_script(f"threads = {threads}" + """
 import os, signal, threading, time
 import numpy as np
 from tests.test_dataflow import long_branches
 from relaxvm import _core
 import relaxvm
 _core.always_beside(True)
-vm, x, w = long_branches(20_000)
+vm, x, w = long_branches(20_000, threads)
 x = x[:3_000]
 expected = vm.main(x, w)
 pids = []
@@ -470,6 +474,46 @@ for attempt in range(200):
         break
 assert forks >= 10, forks
 """)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers that send signals")
+def test_a_handler_of_signals_runs_the_machine_while_calls_are_put_off() -> None:
+    """Its runs find that batches there gain nothing, but the batch that has begun goes on."""
+    run_script("""
+import signal
+import numpy as np
+from tests.test_dataflow import both, two_chains
+one, vm = both(two_chains(60), threads=2, optimize=False)
+x = np.random.default_rng(0).random((5, 8), dtype="float32")
+expected = one.main(x)
+def run(*_):
+    for _ in range(40):
+        vm.main(x)
+signal.signal(signal.SIGALRM, run)
+for attempt in range(60):
+    vm = both(vm.executable, threads=2, optimize=False)[1]
+    vm.main(x)
+    signal.setitimer(signal.ITIMER_REAL, 0.00002 + 0.00002 * (attempt % 30))
+    got = vm.main(x)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    for a, b in zip(got, expected, strict=True):
+        np.testing.assert_array_equal(a, b)
+""")
+
+
+def two_chains(length: int) -> relaxvm.VMExecutable:
+    """A batch of two chains of calls, which are too short to gain from several threads."""
+    builder = ir.BlockBuilder()
+    x = ir.Var("x", ir.TensorType((5, 8), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            a = b = x
+            for _ in range(length):
+                a = builder.emit(op.cumsum(a, axis=1))
+                b = builder.emit(op.nn.softmax(b))
+            ends = builder.emit_output(ir.Tuple([a, b]))
+        builder.emit_func_output(ends)
+    return relaxvm.build(builder.get(), relax_pipeline="dataflow")
 
 
 # ---- arguments and what is found --------------------------------------------------------------

@@ -40,6 +40,10 @@
 #define RVM_TASK_WORDS (RVM_MAX_TASKS / 64)
 #define RVM_ARGS_AT_ONCE 4096 /* references that a batch has room for */
 
+/* More pieces than threads ever take.  Each thread that finds none left adds one to the number of those that
+ * were taken, which must not overflow. */
+#define RVM_GROUP_PIECES (INT64_MAX / 2)
+
 /* What it costs to run a group on several threads, and each of its calls, in nanoseconds. */
 #define RVM_GROUP_COST 15000
 #define RVM_TASK_COST 2000
@@ -169,6 +173,18 @@ static inline int rvm_conflicts(const rvm_task *a, const rvm_task *b) {
            rvm_meets(b->memory, b->written, a->memory + a->written, a->spans - a->written);
 }
 
+/* Whether a value that is no array has no memory that a kernel may share with others: numbers, text, data types,
+ * shapes.  Tuples and objects of other libraries may have arrays in them. */
+static int rvm_has_no_array(PyObject *value) {
+    if (value == Py_None || PyLong_Check(value) || PyFloat_Check(value) || PyUnicode_Check(value) ||
+        PyBytes_Check(value) || PyArray_DescrCheck(value) || PyArray_IsScalar(value, Generic))
+        return 1;
+    if (!PyTuple_Check(value) || PyTuple_CheckExact(value)) return 0;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); i++)
+        if (!PyLong_Check(PyTuple_GET_ITEM(value, i))) return 0;
+    return 1;
+}
+
 /* Note the arrays among the operands: the last `outs` are written, and the others that are in registers are
  * read; constants are never written.  False where an operand is neither an array nor something without one. */
 static int rvm_note_memory(rvm_task *task, const int64_t *words, int outs) {
@@ -183,8 +199,8 @@ static int rvm_note_memory(rvm_task *task, const int64_t *words, int outs) {
             task->memory[task->spans++] = span;
             task->written += is_written;
             task->bytes += span.end - span.first;
-        } else if (is_written || PyTuple_CheckExact(value) || PyArray_Check(value)) {
-            return 0; /* a kernel may find arrays in it */
+        } else if (is_written || !rvm_has_no_array(value)) {
+            return 0;
         }
     }
     return 1;
@@ -446,7 +462,7 @@ static void rvm_wait_for_helper(rvm_group *group) {
 static void rvm_help(rvm_group *group, int thread) {
     PyGILState_STATE gil = PyGILState_Ensure();
     rvm_batch *shared = &group->calls->shared;
-    PyObject *context = group->is_over ? NULL : PyContext_Copy(group->context);
+    PyObject *context = group->is_over || group->context == NULL ? NULL : PyContext_Copy(group->context);
     if (context != NULL && PyContext_Enter(context) == 0) {
         shared->helpers[thread - 1] = rvm_thread_state()->id;
         rvm_work_on(group, thread);
@@ -474,7 +490,7 @@ static int rvm_run_group_piece(rvm_section *section, int64_t piece, int thread) 
 
 /* Make the calls of a group on the threads that rvm_take_pool gave: false if one fails. */
 static int rvm_run_group(rvm_calls *calls, int first, int stop, int threads) {
-    rvm_group group = {.section = {.run = rvm_run_group_piece, .pieces = INT64_MAX, .takes_gil = 1},
+    rvm_group group = {.section = {.run = rvm_run_group_piece, .pieces = RVM_GROUP_PIECES, .takes_gil = 1},
                        .calls = calls,
                        .first = first,
                        .stop = stop,
