@@ -461,3 +461,21 @@ def test_a_live_program_is_taken() -> None:
     for options in ({}, {"run_ep_decomposition": True}):
         vm = relaxvm.VirtualMachine(relaxvm.compile(program, **options))
         np.testing.assert_allclose(vm.main(x), model(x).detach().numpy(), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        (("serialized_exported_program.json", "serialized_state_dict.pt", "version"),
+         "pickled tensors, as torch 2.7 and earlier wrote them; save it again with torch 2.9"),
+        (("model/data.pkl", "model/version"), "a pickle of torch.save or a program of TorchScript"),
+    ],
+)  # fmt: skip
+def test_bytes_of_other_files_of_torch(members: tuple[str, ...], message: str) -> None:
+    """What they are is said of bytes, too, which have no name that ends with .pt2."""
+    found = io.BytesIO()
+    with zipfile.ZipFile(found, "w") as file:
+        for name in members:
+            file.writestr(name, b"x")
+    with pytest.raises(RelaxVMError, match=message):
+        relaxvm.compile(found.getvalue())

@@ -87,8 +87,12 @@ _STARTS: Final = (
     (b"version https://git-lfs", "lfs"),
     (bytes.fromhex("b79c04054f8de5f7"), "params"),
 )
-_PT2: Final = rb"(?s)^PK.{28}[^/]+/(data/(weights|constants)/|models/|archive_format)"
-"""The first member of an archive of torch.export, where the name of its folder is short."""
+_PT2: Final = (
+    rb"(?s)^PK.{28}([^/]+/(data/(weights|constants)/|models/|archive_format|data\.pkl)"
+    rb"|serialized_exported_program\.json|serialized_state_dict\.)"
+)
+"""The first member of an archive of torch.export, where the name of its folder is short; also of
+one of torch 2.7 and earlier, and of ``torch.save``, which the importer refuses with the reason."""
 _HTML: Final = rb"(?i)\s*<(!doctype html|html)\b"
 _ONNX: Final = rb"\x08[\x01-\x3f][\x12\x1a\x22\x28\x32\x3a\x42]"
 """The first fields of a model: the version of the format, and one of those that may follow."""
