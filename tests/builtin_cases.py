@@ -647,6 +647,24 @@ CASES: dict[str, str] = {
 (Shape([2, 0]),) | i64(2, 0)
 (5,) | TypeError: shape_to_tensor
 """,
+    "relaxvm.builtin.tensor_property": """
+(ones(2, 3), "ndim", 0) | 2
+(ones(2, 3), "shape_i", 1) | 3
+(ones(2, 3), "stride_i", 0) | 3
+(ones(2, 3)[:, ::-1], "stride_i", 1) | -1
+(ones(2, 3), "dtype_code", 0) | 2
+(i64(1), "dtype_bits", 0) | 64
+(i64(1), "dtype_lanes", 0) | 1
+(i64(1), "byte_offset", 0) | 0
+(i64(1), "elem_offset", 0) | 0
+(ones(2, 3), "shape_i", 2) | ValueError: tensor_property: axis: expected one of the 2 axes
+(ones(2, 3), "stride_i", -1) | ValueError: tensor_property: axis: expected one of the 2 axes
+(ones(2, 3), "rank", 0) | ValueError: tensor_property: there is no property rank
+(ones(2, 3), "dtype_", 0) | ValueError: tensor_property: there is no property dtype_
+(1.5, "ndim", 0) | TypeError: tensor_property
+(ones(2, 3), 1, 0) | TypeError: tensor_property: name
+(ones(2, 3), "shape_i", "x") | TypeError: tensor_property: axis
+""",
     "runtime.TVMTensorCreateView": """
 (f32(1.0, 2.0, 3.0), Shape([2]), None, 4) | f32(2.0, 3.0)
 (f32(1.0), Shape([4]), None, 4) | ValueError: expected a view within the 4 bytes

@@ -277,6 +277,7 @@ CALLS: dict[str, list[Any]] = {
     "vm.builtin.free_tensor": [lambda: [rows()]],
     "vm.builtin.debug_print": [lambda: ["line", rows()]],
     "vm.builtin.print": [lambda: [rows()]],
+    "relaxvm.builtin.tensor_property": [lambda: [rows(), "stride_i", 1]],
     "runtime.TVMTensorCreateView": [lambda: [rows(), Shape([3, 4]), np.dtype("i8"), 64]],
     "vm.builtin.attention_kv_cache_create": [lambda: [rows(), Shape([99, 256]), -1]],
     "vm.builtin.attention_kv_cache_append": [lambda: [cache(), rows(1)]],

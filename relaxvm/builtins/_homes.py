@@ -147,6 +147,7 @@ BUILTINS: Final = {
         "relax.run.nonzero",
         "relax.run.print",
         "relax.run.unique",
+        "relaxvm.builtin.tensor_property",
         "runtime.TVMTensorCreateView",
     ),
     "sequences": (

@@ -9,11 +9,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ..dtypes import dtype_to_dl
 from ..messages import describe, readable
 from ..pieces.cut import PIECE, converted, pieces, positions
 from ..values import Shape
 from .arguments import as_array, as_data_type, as_int, as_shape, as_str, size_of
-from .registration import RUN_PREFIX, RUNTIME_PREFIX, builtin
+from .registration import OWN_PREFIX, RUN_PREFIX, RUNTIME_PREFIX, builtin
 
 __all__: list[str] = []
 
@@ -209,3 +210,42 @@ def create_view(x: Any, shape: Any, dtype: Any, byte_offset: Any) -> NDArray[Any
             f"{describe(Shape(dims))} of {new_dtype} at byte {offset}"
         )
     return np.ndarray(dims, new_dtype, tensor, offset)
+
+
+@builtin("tensor_property", "x: tensor, name: str, axis: int", result="int", prefix=OWN_PREFIX)
+def tensor_property(x: Any, name: Any, axis: Any) -> int:
+    """Return what a tensor is, as a number: "ndim"; "shape_i" or "stride_i", the length or the
+    stride, in elements, of an axis; "dtype_code", "dtype_bits" or "dtype_lanes", as DLPack has
+    them; "byte_offset" or "elem_offset", which are 0.
+
+    Raises:
+        TypeError: an argument is of another kind.
+        ValueError: there is no such property or axis, or a stride is not a number of elements.
+        FormatError: DLPack has no such data type.
+    """
+    tensor = as_array(x, "tensor_property")
+    wanted = as_str(name, "tensor_property: name")
+    place = as_int(axis, "tensor_property: axis")
+    if wanted in ("shape_i", "stride_i"):
+        if not 0 <= place < tensor.ndim:
+            raise ValueError(
+                f"tensor_property: axis: expected one of the {tensor.ndim} axes of {describe(x)}, "
+                f"got {place}"
+            )
+        if wanted == "shape_i":
+            return int(tensor.shape[place])
+        stride, rest = divmod(tensor.strides[place], tensor.itemsize or 1)
+        if rest:
+            raise ValueError(
+                f"tensor_property: the stride of axis {place} of {describe(x)} is "
+                f"{tensor.strides[place]} bytes, which are no number of elements"
+            )
+        return int(stride)
+    if wanted.startswith("dtype_"):
+        code, bits, lanes = dtype_to_dl(tensor.dtype)
+        numbers = {"dtype_code": code, "dtype_bits": bits, "dtype_lanes": lanes}
+    else:
+        numbers = {"ndim": tensor.ndim, "byte_offset": 0, "elem_offset": 0}
+    if wanted not in numbers:
+        raise ValueError(f"tensor_property: there is no property {readable(wanted, 40)}")
+    return numbers[wanted]

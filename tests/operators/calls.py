@@ -28,6 +28,7 @@ def viewed(x: Any, shape: Any = None, dtype: Any = None, offset: Any = None) -> 
 
 
 PASSES = "test_transform_lowering"
+INSPECTED = "test_inspect_operators"
 DATA = "test_adt_programs"
 
 
@@ -420,6 +421,44 @@ memory.view(f(3))
     reference=viewed,
     raw=True,
 )
+for _name, _dtype in (
+    ("ndim", "int32"),
+    ("dtype_code", "uint8"),
+    ("dtype_bits", "uint8"),
+    ("dtype_lanes", "uint16"),
+    ("byte_offset", "uint64"),
+    ("elem_offset", "uint64"),
+):
+    cases(
+        f"inspect.tensor_{_name}",
+        f"""
+inspect.tensor_{_name}(f(n, 3)) | R.Prim("{_dtype}")
+inspect.tensor_{_name}(tensor()) | R.Prim("{_dtype}")
+""",
+        f"""
+inspect.tensor_{_name}(scalar("int64")) | TypeError: relax.inspect.tensor_{_name}: tensor: expected
+    a tensor, got
+""",
+        elsewhere=INSPECTED,
+        in_tvm=False,
+    )
+for _name in ("shape_i", "stride_i"):
+    cases(
+        f"inspect.tensor_{_name}",
+        f"""
+inspect.tensor_{_name}(f(n, 3), 1) | R.Prim("int64")
+inspect.tensor_{_name}(tensor(), n) | R.Prim("int64")
+""",
+        f"""
+inspect.tensor_{_name}(f(n, 3), 2) | ValueError: relax.inspect.tensor_{_name}: axis: expected one of
+    the axes of R.Tensor((n, 3), dtype="float32"), from 0 on, got 2
+inspect.tensor_{_name}(f(n, 3), -1) | ValueError: relax.inspect.tensor_{_name}: axis: expected one
+inspect.tensor_{_name}(f(n, 3), 1.5) | TypeError: relax.inspect.tensor_{_name}: axis: expected an
+    integer, got T.float64(1.5)
+""",
+        elsewhere=INSPECTED,
+        in_tvm=False,
+    )
 cases(
     "vm.alloc_storage",
     """

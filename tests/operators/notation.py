@@ -22,6 +22,7 @@ from relaxvm.ir import (
     ExternFunc,
     FuncType,
     GlobalVar,
+    PrimType,
     RefType,
     ShapeExpr,
     ShapeType,
@@ -121,6 +122,7 @@ class Script:
     """The part of the script that is used in types, as in ``R.Tensor((n, T.max(m, 1)))``."""
 
     Any = ANY
+    Prim = PrimType
     max, min = staticmethod(prim.maximum), staticmethod(prim.minimum)
 
     @staticmethod

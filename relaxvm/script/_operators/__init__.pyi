@@ -2,6 +2,7 @@
 from typing import Any
 from . import builtin as builtin
 from . import image as image
+from . import inspect as inspect
 from . import memory as memory
 from . import nn as nn
 from . import vision as vision
@@ -89,6 +90,7 @@ __all__ = [
     "image",
     "index_put",
     "index_tensor",
+    "inspect",
     "invoke_closure",
     "invoke_pure_closure",
     "isfinite",
