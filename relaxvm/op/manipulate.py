@@ -369,9 +369,7 @@ def concat(tensors: Tensors, axis: int | None = 0) -> Type:
     named, ndim = _named(tensors)
     if axis is None and ndim not in (-1, 1):
         raise IllValued(f"axis: None is for tensors of rank 1, got rank {ndim}")
-    common_dtype(**named)  # the kernel refuses tensors that have others after all
-    dtype = next((ty.dtype for ty in tensors if ty.dtype is not None), None)
-    vdevice = common_vdevice(**named)
+    dtype, vdevice = common_dtype(**named), common_vdevice(**named)
     place = axis_of("axis", axis or 0, ndim)
     if len(tensors) == 1:
         return tensors[0]

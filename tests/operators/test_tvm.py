@@ -37,9 +37,6 @@ DIFFERENT = {
         r"permute_dims\(tensor\(\), \[1, 0\]\)", r'nn\.pad\(tensor\(\), \(1, 1\), "reflect"\)',
         r"reshape\((tensor\(\)|rank\(2\)), \(.*-1\)\)",
     ),
-    "TVM leaves a data type open that has to be that of the other operands": (
-        r"concat\(\[f\(n, 3\), t\(n, 2\)\], 1\)",
-    ),
     "TVM gives the rank of the operand": (r"cumprod\(rank\(2\)\)",),
     "TVM crashes": (
         r"nn\.attention_bias\(rank\(4\), .*", r"vision\.all_class_non_max_suppression\(rank.*",
