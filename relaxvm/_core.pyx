@@ -141,6 +141,7 @@ cdef extern from "_batch_impl.h":
     bint rvm_defers(const rvm_site*) noexcept
     bint rvm_defer(Run*, const int64_t*, rvm_site*, PyObject*, PyObject**, PyObject**, const int64_t*,
                    int64_t, int64_t) noexcept
+    bint rvm_is_interrupt(PyObject*) noexcept
     void rvm_run_batch(rvm_calls*, int) noexcept
     void rvm_drop_calls(rvm_calls*) noexcept
 
@@ -2602,7 +2603,7 @@ cdef void _unwind(Machine machine, Image image, Run* run, PyObject** fp,
     if run.batch is not NULL:  # of calls before the operation that failed: one of these may fail as well
         PyErr_Fetch(&kind, &exception, &traceback)
         failed = _run_calls(machine, image, run, fp)
-        if failed is NULL:
+        if failed is NULL or rvm_is_interrupt(kind):  # that is not lost, whatever the calls fail with
             PyErr_Restore(kind, exception, traceback)
         else:
             ip = failed

@@ -501,6 +501,52 @@ for attempt in range(60):
 """)
 
 
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers that send signals")
+def test_ctrl_c_counts_more_than_an_error_of_a_call_that_is_put_off() -> None:
+    run_script("""
+import signal
+import numpy as np
+from tests.test_dataflow import both, failing_early
+x = np.zeros(10, np.float32)
+came = False
+def interrupt(signum, frame):
+    global came
+    came = frame.f_code.co_name == "alloc_tensor"
+    raise KeyboardInterrupt
+signal.signal(signal.SIGALRM, interrupt)
+for attempt in range(200):
+    vm = both(failing_early(), threads=2, optimize=False)[1]
+    came = False
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.00002 + 0.00002 * (attempt % 40))
+        try:
+            vm.main(x)
+        except ValueError:
+            assert not came
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    except KeyboardInterrupt:
+        pass
+""")
+
+
+def failing_early() -> relaxvm.VMExecutable:
+    """A batch whose first call fails, and many allocations before its end."""
+    ib = relaxvm.ExecBuilder()
+    with ib.function("main", num_inputs=1, param_names=["x"]):
+        ib.emit_call("vm.builtin.alloc_storage", [
+            ib.vm_state(), relaxvm.Shape([4000]), ib.imm(0), ib.convert_constant(np.dtype("uint8")),
+            ib.convert_constant("global"),
+        ], dst=ib.r(1))  # fmt: skip
+        emit_tensor(ib, 1, 0, 11, 2)
+        emit_tensor(ib, 1, 64, 10, 3)
+        ib.emit_call("relaxvm.kernel.exp", [ib.r(0), ib.r(2)])
+        for _ in range(300):
+            emit_tensor(ib, 1, 128, 10, 4)
+        ib.emit_call("relaxvm.kernel.exp", [ib.r(0), ib.r(3)])
+        ib.emit_ret(ib.r(3))
+    return ib.get()
+
+
 def two_chains(length: int) -> relaxvm.VMExecutable:
     """A batch of two chains of calls, which are too short to gain from several threads."""
     builder = ir.BlockBuilder()

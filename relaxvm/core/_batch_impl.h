@@ -410,6 +410,10 @@ static void rvm_wait_for_task(rvm_group *group, uint32_t seen) {
     pthread_mutex_unlock(&group->mutex);
 }
 
+/* Whether an exception is not the program's, such as a `KeyboardInterrupt`: the run ends with it, whatever
+ * calls fail with. */
+static int rvm_is_interrupt(PyObject *kind) { return !PyErr_GivenExceptionMatches(kind, PyExc_Exception); }
+
 /* The run is to end with the exception that is set: no call begins any more, and those in progress on other
  * threads are cancelled. */
 static void rvm_interrupt_group(rvm_group *group) {
@@ -435,7 +439,12 @@ static void rvm_work_on(rvm_group *group, int thread) {
             rvm_put_task(group->begun, i);
             rvm_run_task(calls, &calls->tasks[i], thread, RVM_TIME_BESIDE);
             rvm_put_task(group->done, i);
-            if (calls->tasks[i].kind != NULL && i < group->limit) group->limit = i;
+            rvm_task *task = &calls->tasks[i];
+            if (task->kind != NULL && i < group->limit) group->limit = i;
+            if (task->kind != NULL && rvm_is_interrupt(task->kind)) {
+                PyErr_Restore(Py_NewRef(task->kind), Py_XNewRef(task->error), Py_XNewRef(task->traceback));
+                rvm_interrupt_group(group);
+            }
         } else if (!rvm_is_done(group)) {
             PyThreadState *state = PyEval_SaveThread();
             rvm_wait_for_task(group, seen);
