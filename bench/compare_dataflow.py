@@ -22,7 +22,7 @@ import clean
 import numpy as np
 
 import relaxvm
-from relaxvm import BlockBuilder, op
+from relaxvm import BlockBuilder, get_pipeline, op
 from relaxvm.ir import ShapeExpr, TensorType, Var
 
 
@@ -147,8 +147,8 @@ def programs(models: list[str]) -> Iterator[tuple[str, Any, list[Any]]]:
 
 def compare(source: Any, args: list[Any], rounds: int, threads: int) -> tuple[float, float, float]:
     """Seconds in order, and side by side; and how many calls ran at once."""
-    executable = relaxvm.compile(source, relax_pipeline="dataflow", cache=False)
-    ordinary = relaxvm.compile(source, cache=False)
+    executable = compiled(source, keep_apart=True)
+    ordinary = compiled(source, keep_apart=False)
     in_order = relaxvm.VirtualMachine(ordinary)
     beside = relaxvm.VirtualMachine(executable, executor="dataflow", threads=threads)
     for _ in range(5):
@@ -163,6 +163,12 @@ def compare(source: Any, args: list[Any], rounds: int, threads: int) -> tuple[fl
     with relaxvm.schedule(beside) as schedule:
         beside["main"](*args)
     return min(times[0]), min(times[1]), schedule.gain
+
+
+def compiled(source: Any, *, keep_apart: bool) -> relaxvm.VMExecutable:
+    """Compile as a model, also what is no file."""
+    pipeline = get_pipeline("model", keep_apart=keep_apart)
+    return relaxvm.compile(source, relax_pipeline=pipeline, cache=False)
 
 
 def same(got: Any, expected: Any) -> None:

@@ -1938,7 +1938,8 @@ cdef const int64_t* _join_batch(Machine machine, Image image, Run* run, PyObject
     cdef PyObject* messages
     cdef int64_t word
     cdef int i, k
-    rvm_run_batch(calls, machine._threads)
+    # What other threads make does not count for a run with limits that this one is in.
+    rvm_run_batch(calls, machine._threads if _limited_run() is NULL else 1)
     run.asked &= ~RVM_WARNED
     for i in range(calls.count):
         task = &calls.tasks[i]

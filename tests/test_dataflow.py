@@ -372,6 +372,21 @@ def test_with_limits_calls_run_in_order(beside: None) -> None:
         vm.main(x, w)
 
 
+def test_a_run_inside_of_one_with_limits_is_in_order(beside: None) -> None:
+    x, w = inputs()
+    inner = both(branches())[1]
+    ib = relaxvm.ExecBuilder()
+    with ib.function("main", num_inputs=2):
+        ib.emit_call("inner", [ib.r(0), ib.r(1)], dst=ib.r(2))
+        ib.emit_ret(ib.r(2))
+    outer = relaxvm.VirtualMachine(
+        ib.get(), functions={"inner": inner["main"]}, limits=Limits(live_bytes=64 * MIB)
+    )
+    with relaxvm.schedule(inner) as schedule:
+        outer.main(x, w)
+    assert {call.thread for call in schedule.calls} == {0}
+
+
 def test_an_instrument_sees_calls_in_order(beside: None) -> None:
     x, w = inputs()
     seen: list[list[tuple[int, str]]] = []
@@ -603,6 +618,24 @@ def test_a_chain_is_not_put_off() -> None:
     assert vm._batches.calls == {}  # type: ignore[union-attr]
     plain = relaxvm.VirtualMachine(vm.executable)
     assert str(vm["main"].translated) == str(plain["main"].translated)
+
+
+def test_small_calls_are_not_put_off() -> None:
+    @I.ir_module
+    class Small:
+        @R.function
+        def main(x: R.Tensor((8, 8), "float32")) -> R.Tensor((8, 8), "float32"):
+            with R.dataflow():
+                a = R.matmul(x, x)
+                b = R.nn.softmax(x)
+                c = R.matmul(a, b)
+                R.output(c)
+            return c
+
+    vm = relaxvm.VirtualMachine(
+        relaxvm.build(Small, relax_pipeline="dataflow"), executor="dataflow"
+    )
+    assert vm._batches.calls == {}  # type: ignore[union-attr]
 
 
 def test_functions_of_the_user_are_not_put_off(beside: None) -> None:

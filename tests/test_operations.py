@@ -551,9 +551,9 @@ OWN = "relaxvm.builtin."
 HEAP = (r1, ".alloc_shape_heap", VM, 4)
 STORAGE = (r1, ".alloc_storage", VM, Shape([64]), 0, np.dtype("uint8"), "global")
 INDEPENDENT = (
-    STORAGE,
-    (r2, ".alloc_tensor", r1, 0, Shape([4]), FLOAT32),
-    (r3, ".alloc_tensor", r1, 16, Shape([4]), FLOAT32),
+    (r1, ".alloc_storage", VM, Shape([1 << 15]), 0, np.dtype("uint8"), "global"),
+    (r2, ".alloc_tensor", r1, 0, Shape([1 << 12]), FLOAT32),
+    (r3, ".alloc_tensor", r1, 1 << 14, Shape([1 << 12]), FLOAT32),
     (None, "relaxvm.kernel.add", r0, r0, r2),
     (None, "relaxvm.kernel.add", r0, r0, r3),
     (r4, ".make_tuple", r2, r3),
@@ -682,8 +682,8 @@ PROGRAMS: dict[str, Program] = {
                         limits=Limits(wall_time=60)),
     "enter": Program(main(1, (r1, ".copy", r0)), lambda: (3,), enters=True),
     "step": Program(main(1, (r1, ".copy", r0)), lambda: (3,), steps=True),
-    "defer": Program(main(1, *INDEPENDENT), lambda: (array(4),), batches=True),
-    "join": Program(main(1, *INDEPENDENT), lambda: (array(4),), batches=True),
+    "defer": Program(main(1, *INDEPENDENT), lambda: (array(1 << 12),), batches=True),
+    "join": Program(main(1, *INDEPENDENT), lambda: (array(1 << 12),), batches=True),
     "hook_before": Program(main(1, (r1, ".copy", r0)), lambda: (3,), hook=True),
     "hook_after": Program(main(1, (r1, ".copy", r0)), lambda: (3,), hook=True),
 }  # fmt: skip

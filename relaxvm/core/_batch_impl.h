@@ -307,42 +307,42 @@ static int rvm_run_in_order(rvm_calls *calls, int first, int stop) {
 
 /* ---- groups -------------------------------------------------------------------------------------- */
 
-/* Nanoseconds for the calls of a group on so many threads, each of which takes the next call as soon as its
- * operands are there. */
-static int64_t rvm_plan_group(rvm_calls *calls, int first, int stop, int threads) {
-    int64_t free[RVM_MAX_HELPERS + 1] = {0}, ends[RVM_MAX_TASKS], last = 0;
-    for (int i = first; i < stop; i++) {
-        rvm_task *task = &calls->tasks[i];
-        int64_t time = rvm_time_of(task, RVM_TIME_BESIDE), begin = 0;
-        int earliest = 0;
-        if (time == 0) time = rvm_time_of(task, RVM_TIME_ALONE);
-        for (int k = first; k < i; k++)
-            if (rvm_has_task(task->before, k) && ends[k] > begin) begin = ends[k];
-        for (int k = 1; k < threads; k++)
-            if (free[k] < free[earliest]) earliest = k;
-        if (free[earliest] > begin) begin = free[earliest];
-        ends[i] = free[earliest] = begin + time + RVM_TASK_COST;
-        if (ends[i] > last) last = ends[i];
-    }
-    return last + RVM_GROUP_COST;
+/* Nanoseconds that a call takes beside others, as far as that is known. */
+static int64_t rvm_time_beside(const rvm_task *task) {
+    int64_t time = rvm_time_of(task, RVM_TIME_BESIDE);
+    return time != 0 ? time : rvm_time_of(task, RVM_TIME_ALONE);
 }
 
-/* How much work depends on each call of a group. */
-static void rvm_find_work(rvm_calls *calls, int first, int stop) {
+/* Find out how much work depends on each call of a group; returns the longest path. */
+static int64_t rvm_find_work(rvm_calls *calls, int first, int stop) {
+    int64_t most = 0;
     for (int i = stop - 1; i >= first; i--) {
         rvm_task *task = &calls->tasks[i];
         int64_t longest = 0;
         for (int k = i + 1; k < stop; k++)
             if (rvm_has_task(calls->tasks[k].before, i) && calls->tasks[k].work > longest)
                 longest = calls->tasks[k].work;
-        task->work = longest + rvm_time_of(task, RVM_TIME_ALONE);
+        task->work = longest + rvm_time_beside(task) + RVM_TASK_COST;
+        if (task->work > most) most = task->work;
     }
+    return most;
+}
+
+/* The most nanoseconds that a group takes on so many threads of which none is idle while a call is ready
+ * (Graham, "Bounds on multiprocessing timing anomalies", 1969). */
+static int64_t rvm_plan_group(rvm_calls *calls, int first, int stop, int threads) {
+    int64_t total = 0, longest = rvm_find_work(calls, first, stop);
+    for (int i = first; i < stop; i++) total += rvm_time_beside(&calls->tasks[i]) + RVM_TASK_COST;
+    return (total + (threads - 1) * longest) / threads + RVM_GROUP_COST;
 }
 
 /* Whether several threads are likely to be done with a group earlier than one. */
 static int rvm_is_worth_while(rvm_calls *calls, int first, int stop, int threads) {
     int64_t in_order = 0, beside;
-    if (rvm_batch_always) return calls->has_gained = 1;
+    if (rvm_batch_always) {
+        rvm_find_work(calls, first, stop);
+        return calls->has_gained = 1;
+    }
     for (int i = first; i < stop; i++) {
         int64_t time = rvm_time_of(&calls->tasks[i], RVM_TIME_ALONE);
         if (time == 0) {
@@ -530,7 +530,6 @@ static int rvm_run_between(rvm_calls *calls, int first, int stop, int threads) {
     if (stop - first > 1 && threads > 1 && rvm_is_worth_while(calls, first, stop, threads)) {
         int taken = rvm_batch_take_pool(threads < stop - first ? threads : stop - first, 0);
         if (taken > 1) {
-            rvm_find_work(calls, first, stop);
             return rvm_run_group(calls, first, stop, taken);
         }
     }

@@ -37,6 +37,9 @@ _NULL: Final = "vm.builtin.null_value"
 _COPY: Final = "vm.builtin.copy"
 _RESHAPE: Final = "vm.builtin.reshape"
 
+_SMALL: Final = 1 << 14
+"""Calls that work on fewer bytes together are not put off."""
+
 _HEAP_ARGUMENT: Final = {
     "vm.builtin.match_shape": 1,
     "vm.builtin.match_prim_value": 1,
@@ -298,10 +301,23 @@ class _Finder:
         """Make batches of the calls between cuts."""
         before = all_before(tasks, _Task.storages, _Task.depends_on)
         for first, stop in between_cuts(before):
+            if _is_small(tasks[first:stop]):
+                continue
             for task in tasks[first:stop]:
                 self.calls[task.pc] = self._batches, task.outs
             self.joins.add(tasks[stop - 1].pc + 1)
             self._batches += 1
+
+
+def _is_small(tasks: Sequence[_Task]) -> bool:
+    """Whether tasks are known to work on so little memory that waking a thread takes longer."""
+    total = 0
+    for task in tasks:
+        for place in (*task.read, *task.written):
+            if place.end is None:
+                return False
+            total += place.end - place.first
+    return total < _SMALL
 
 
 def _is_plain(arg: Arg) -> bool:
