@@ -58,7 +58,14 @@ SCRIPTS = {
     "ref_read": "R.ref_read(R.ref(R.add(x, x)))",
     "ref_write": "R.ref_write(R.ref(x), R.add(x, x))",
     "assert_op": 'R.assert_op(R.const(True), x, format="{}")',
-}
+    **{
+        f"inspect.tensor_{name}": f"R.inspect.tensor_{name}(x)"
+        for name in ("ndim", "dtype_code", "dtype_bits", "dtype_lanes", "byte_offset",
+                     "elem_offset")
+    },
+    "inspect.tensor_shape_i": "R.inspect.tensor_shape_i(x, 1)",
+    "inspect.tensor_stride_i": "R.inspect.tensor_stride_i(x, 1)",
+}  # fmt: skip
 """Operator -> a call in a program with a tensor `x`, where the operator's cases have none."""
 
 SCRIPT = '''
@@ -93,6 +100,7 @@ WITHOUT_MEMORY = {
     "make_closure", "shape_of", "null_value", "assert_op", "reshape", "expand_dims", "squeeze",
     "flatten", "nn.batch_flatten", "memory.view", "memory.ensure_zero_offset", "hint_on_device",
     "builtin.stop_lift_params", "ref", "ref_write",
+    *(name for name in SCRIPTS if name.startswith("inspect.")),
 }  # fmt: skip
 """Operators whose results have no tensors, or only views of the operands."""
 
