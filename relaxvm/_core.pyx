@@ -1843,26 +1843,14 @@ cdef PyObject* _run(Machine machine, Image image, Run* run, PyObject** fp,
                 if run.batch is not NULL or rvm_defers(<rvm_site*>ip[DEFER_SITE]):
                     if rvm_likely(rvm_defer(run, ip, <rvm_site*>ip[DEFER_SITE], other, fp, pool_end,
                                             ip + DEFER_ARGS, count, ip[DEFER_OUTS])):
-                        ip += DEFER_ARGS + count
+                        ip += ip[DEFER_AFTER]
                         continue
                     if run.batch is not NULL:
                         end = _run_calls(machine, image, run, fp)
                         if rvm_unlikely(end is not NULL):
                             ip = end
                             break
-                cell = fp + ip[DEFER_AREA]
-                rvm_gather(cell, fp, pool_end, ip + DEFER_ARGS, count)
-                value = rvm_call_packed(other, cell, count, &ticks, PYTHON_TICKS, CALL_TICKS)
-                if rvm_unlikely(value is NULL):
-                    ticks = 0
-                    break
-                Py_DECREF(<object>value)
-                end = ip + DEFER_ARGS + count
-                if rvm_unlikely(ticks < 0) or rvm_unlikely(run.asked):
-                    next_ip = end
-                    ticks = -1
-                    break
-                ip = end
+                ip += DEFER_ARGS + count
 
             elif op == OP_JOIN:
                 if run.batch is not NULL:
@@ -1941,17 +1929,15 @@ cdef const int64_t* _join_batch(Machine machine, Image image, Run* run, PyObject
     # What other threads make does not count for a run with limits that this one is in.
     rvm_run_batch(calls, machine._threads if _limited_run() is NULL else 1)
     run.asked &= ~RVM_WARNED
+    if machine._schedule is not None and _add_to_schedule(machine, image, calls) < 0:
+        PyErr_Clear()  # no memory: the picture lacks calls, the run goes on
     for i in range(calls.count):
         task = &calls.tasks[i]
-        if task.begin != 0 and machine._schedule is not None:
-            _add_to_schedule(machine, image.source_pc(task.ip), task.thread, task.begin, task.end)
-        if failed is not NULL:
-            continue
         if task.warnings is not NULL and PyErr_Occurred() is NULL:
             messages = task.warnings
             if _give_messages(machine, image, messages, task.ip) < 0:
                 failed = task.ip
-                continue
+                break
         if calls.kind is not NULL and (task.begin == 0 or task.kind is not NULL or i == calls.count - 1):
             PyErr_Restore(calls.kind, calls.error, calls.traceback)
             calls.kind = calls.error = calls.traceback = NULL
@@ -1966,6 +1952,7 @@ cdef const int64_t* _join_batch(Machine machine, Image image, Run* run, PyObject
                 if word >= 0:
                     rvm_incref(task.args[k])
                     rvm_store(fp + word, task.args[k])
+            break
     rvm_drop_calls(calls)
     return failed
 
@@ -1973,6 +1960,8 @@ cdef const int64_t* _join_batch(Machine machine, Image image, Run* run, PyObject
 # Called through a pointer, so that no part of it becomes part of the loop.
 ctypedef const int64_t* (*joiner)(Machine, Image, Run*, PyObject**) noexcept
 cdef joiner _run_calls = _join_batch
+ctypedef int (*noter)(Machine, Image, rvm_calls*) noexcept
+cdef noter _add_to_schedule = <noter>_note_batch
 ctypedef int (*messenger)(Machine, Image, PyObject*, const int64_t*) noexcept
 cdef messenger _give_messages = <messenger>_warn_of
 
@@ -1984,11 +1973,17 @@ cdef int _warn_of(Machine machine, Image image, PyObject* messages, const int64_
     return 0
 
 
-cdef void _add_to_schedule(Machine machine, int64_t pc, int thread, int64_t begin, int64_t end) noexcept:
-    try:
-        machine._schedule.append((pc, thread, begin, end))
-    except BaseException:
-        pass  # no memory: the picture lacks a call
+cdef int _note_batch(Machine machine, Image image, rvm_calls* calls) except -1:
+    cdef list noted = machine._schedule
+    cdef rvm_task* task
+    cdef int i
+    if noted is None:
+        return 0
+    for i in range(calls.count):
+        task = &calls.tasks[i]
+        if task.begin != 0:
+            noted.append((image.source_pc(task.ip), task.thread, task.begin, task.end))
+    return 0
 
 
 cdef PyObject* _warnings_of_helper(Run* run) except NULL:

@@ -24,6 +24,7 @@ from relaxvm.errors import CancelledError, LimitError
 from relaxvm.limits import Limits
 from relaxvm.script import ir as I
 from relaxvm.script import relax as R
+from relaxvm.vm.dataflow import Batches
 
 from .children import run_script
 from .relax_generator import generate, packed_functions
@@ -53,6 +54,12 @@ def both(
         relaxvm.VirtualMachine(executable, **options),
         relaxvm.VirtualMachine(executable, executor="dataflow", threads=threads, **options),
     )
+
+
+def batches_of(vm: relaxvm.VirtualMachine) -> Batches:
+    found = vm._batches
+    assert found is not None
+    return found
 
 
 @I.ir_module
@@ -113,7 +120,7 @@ def test_random_programs_give_the_same_results(always: None) -> None:
         one = relaxvm.VirtualMachine(executable, functions=packed_functions(logs[0]))
         two = relaxvm.VirtualMachine(executable, functions=packed_functions(logs[1]),
                                      executor="dataflow", threads=1 + seed % 4)  # fmt: skip
-        batches += len(two._batches.joins)  # type: ignore[union-attr]
+        batches += len(batches_of(two).joins)
         for args in program.inputs:
             for _ in range(3):
                 assert_same(outcome(two, args), outcome(one, args), f"seed {seed}")
@@ -192,7 +199,7 @@ def test_overlapping_memory_is_written_in_order(beside: None) -> None:
         executable, elements = memory_program(seed)
         one, two = both(executable)
         x = np.random.default_rng(seed).integers(-9, 9, elements).astype(np.float32)
-        deferred += len(two._batches.calls)  # type: ignore[union-attr]
+        deferred += len(batches_of(two).calls)
         for _ in range(3):
             for got, expected in zip(two.main(x), one.main(x), strict=True):
                 np.testing.assert_array_equal(got, expected, err_msg=f"seed {seed}")
@@ -282,7 +289,7 @@ def test_the_first_error_in_the_order_of_the_program_is_raised(
 ) -> None:
     x, y = np.zeros(100_000, np.float32), np.zeros(10, np.float32)
     one, two = both(failing(first, second))
-    assert two._batches.calls  # type: ignore[union-attr]
+    assert batches_of(two).calls
     for _ in range(10):
         with pytest.raises(ValueError) as expected:
             one.main(x, y)
@@ -582,12 +589,14 @@ def two_chains(length: int) -> relaxvm.VMExecutable:
 
 def test_wrong_arguments() -> None:
     executable = branches()
+    wrong: Any = "x"
     with pytest.raises(ValueError, match="executor: expected 'sequential' or 'dataflow', got"):
-        relaxvm.VirtualMachine(executable, executor="x")  # type: ignore[arg-type]
-    for threads in (0, -1, 257, True, "2", 1.0):
+        relaxvm.VirtualMachine(executable, executor=wrong)
+    wrongs: list[Any] = [0, -1, 257, True, "2", 1.0]
+    for threads in wrongs:
         with pytest.raises(ValueError, match="threads: expected an int from 1 to 256, or None"):
             relaxvm.VirtualMachine(
-                executable, executor="dataflow", threads=threads,  # type: ignore[arg-type]
+                executable, executor="dataflow", threads=threads,
             )  # fmt: skip
     with pytest.raises(ValueError, match='threads: for executor="dataflow"'):
         relaxvm.VirtualMachine(executable, threads=2)
@@ -596,7 +605,7 @@ def test_wrong_arguments() -> None:
     with pytest.raises(ValueError, match="calls in order"):
         relaxvm.schedule(relaxvm.VirtualMachine(executable))
     with pytest.raises(TypeError, match=r"expected a relaxvm\.VirtualMachine"):
-        relaxvm.schedule(executable)  # type: ignore[arg-type]
+        relaxvm.schedule(wrong)
 
 
 def test_a_chain_is_not_put_off() -> None:
@@ -615,7 +624,7 @@ def test_a_chain_is_not_put_off() -> None:
     vm = relaxvm.VirtualMachine(
         relaxvm.build(Chain, relax_pipeline="dataflow"), executor="dataflow"
     )
-    assert vm._batches.calls == {}  # type: ignore[union-attr]
+    assert batches_of(vm).calls == {}
     plain = relaxvm.VirtualMachine(vm.executable)
     assert str(vm["main"].translated) == str(plain["main"].translated)
 
@@ -635,7 +644,7 @@ def test_small_calls_are_not_put_off() -> None:
     vm = relaxvm.VirtualMachine(
         relaxvm.build(Small, relax_pipeline="dataflow"), executor="dataflow"
     )
-    assert vm._batches.calls == {}  # type: ignore[union-attr]
+    assert batches_of(vm).calls == {}
 
 
 def test_functions_of_the_user_are_not_put_off(beside: None) -> None:
@@ -661,8 +670,8 @@ def test_functions_of_the_user_are_not_put_off(beside: None) -> None:
 def test_memory_of_branches_is_kept_apart() -> None:
     apart = both(branches())[1]
     shared = both(relaxvm.build(Branches))[1]
-    assert len(apart._batches.calls) > 4  # type: ignore[union-attr]
-    assert len(apart._batches.calls) >= len(shared._batches.calls)  # type: ignore[union-attr]
+    assert len(batches_of(apart).calls) > 4
+    assert len(batches_of(apart).calls) >= len(shared._batches.calls)
 
 
 def test_the_schedule_is_a_picture(beside: None, tmp_path: Any) -> None:

@@ -541,12 +541,12 @@ cdef inline int emit_step(Words* words, int64_t pc) except -1:
     return 0
 
 
-cdef inline int emit_defer(Words* words, int64_t callee, int64_t area, int64_t outs, rvm_site* site,
-                           int64_t count) except -1:
+cdef inline int emit_defer(Words* words, int64_t after, int64_t callee, int64_t outs,
+                           rvm_site* site, int64_t count) except -1:
     cdef int64_t* at = extend(words, DEFER_ARGS)
     at[OPCODE] = OP_DEFER
+    at[DEFER_AFTER] = after
     at[DEFER_CALLEE] = callee
-    at[DEFER_AREA] = area
     at[DEFER_OUTS] = outs
     at[DEFER_SITE] = <int64_t>site
     at[DEFER_COUNT] = count

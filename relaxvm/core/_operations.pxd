@@ -272,8 +272,8 @@ cdef enum:
     ENTER_WORDS = 2
     STEP_PC = 1
     STEP_WORDS = 2
-    DEFER_CALLEE = 1
-    DEFER_AREA = 2
+    DEFER_AFTER = 1
+    DEFER_CALLEE = 2
     DEFER_OUTS = 3
     DEFER_SITE = 4
     DEFER_COUNT = 5

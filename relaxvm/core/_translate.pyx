@@ -700,6 +700,7 @@ cdef class Translator:
         cdef int64_t register = self.scratch
         cdef int64_t before = self.code.count
         cdef bint hook = self.hooked and not self.in_fallback
+        cdef bint deferred = False
         if dst != VOID_REGISTER:
             dst = register = self._place(dst)
         if self.hooked:
@@ -710,7 +711,8 @@ cdef class Translator:
             self._operands(args, count)
             self._mark(pc)
         if self.batches is not None and not self.in_fallback and pc in self.batches.calls:
-            return self._defer(pc, count, args, rewritings)
+            self._defer(pc, count, args, rewritings)
+            deferred = True
         if kind == AS_VM:
             emit_call_vm(&self.code, dst if dst != VOID_REGISTER else self.scratch,
                          &self.image.funcs[callee], self.frame, count)
@@ -737,6 +739,8 @@ cdef class Translator:
                             self._hook_place(pc, callee), count)
             self._operands(args, count)
             self.code.data[before + HOOK_BEFORE_AFTER] = self.code.count - before
+        if deferred:
+            self.code.data[before + DEFER_AFTER] = self.code.count - before
         if self.fueled and kind in (AS_CALL, AS_UFUNC, AS_NATIVE):
             emit_deadline(&self.code)
         return 0
@@ -748,9 +752,8 @@ cdef class Translator:
         if batch not in self.batch_sites:
             self.batch_sites[batch] = <size_t>self._site()
         site.data = <const void*><size_t>self.batch_sites[batch]
-        emit_defer(&self.code, self._callee_operand(pc, rewritings), self.args_area, outs, site, count)
+        emit_defer(&self.code, 0, self._callee_operand(pc, rewritings), outs, site, count)
         self._operands(args, count)
-        self.widest = max(self.widest, count)
         return 0
 
     cdef int _note_return(self, int64_t pc, int64_t dst) except -1:

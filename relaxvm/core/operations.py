@@ -304,9 +304,9 @@ OPERATIONS: Final = (
                "some; it ends at an operation, where the loop continues"),
     _operation("step", "pc:number",
                "pause before the instruction at pc, if the run was asked to"),
-    _operation("defer", "callee:constant area:offset outs:number site *args:value",
+    _operation("defer", "after:distance callee:constant outs:number site *args:value",
                "add callee(*args), which writes to its last outs arguments, to the batch of the "
-               "run; args are laid out in area where it is called at once"),
+               "run, and continue at after; else go on with the call, which follows"),
     _operation("join", "", "run the batch, if there is one"),
     _operation("hook_before", "dst after:distance callee:value pc:constant *args:value",
                "if hook(pc, True, callee, name, None, args): R[dst] = None; continue at after"),

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from ..dtypes import as_dtype, dtype_to_dl
 from ..ir.expr import Call, Expr, ExternFunc, IntImm, PrimType, StringImm, TensorType, Type
+from ..ir.op import Op
 from .kinds import IllTyped, IllValued, Scalar, is_dim
 from .registry import PREFIX, operator
 
@@ -39,7 +40,8 @@ def _known(name: str, tensor: TensorType, axis: Expr | None) -> Expr | int | Non
 
 
 def _as_number(builder: Any, call: Call) -> Expr:
-    name = call.op.name.removeprefix(f"{PREFIX}inspect.tensor_")  # type: ignore[attr-defined]
+    assert isinstance(call.op, Op)
+    name = call.op.name.removeprefix(f"{PREFIX}inspect.tensor_")
     tensor, axis = call.args[0], call.args[1] if len(call.args) > 1 else None
     found = _known(name, tensor.ty, axis)
     if isinstance(found, int):
