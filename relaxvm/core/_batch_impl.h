@@ -275,6 +275,9 @@ static void rvm_learn_time(rvm_task *task, int which) {
     }
     /* Other work on the machine makes a call slow, nothing makes it fast: the lower one counts more. */
     int64_t old = site->dims[which];
+    /* The first time beside others, in which the threads may have had to start, does not count as much. */
+    int64_t alone = site->dims[RVM_TIME_ALONE];
+    if (which == RVM_TIME_BESIDE && old == 0 && alone != 0 && time > alone + alone / 8) time = alone + alone / 8;
     site->dims[which] = 1 + (old == 0 ? time : time < old ? (time + old) / 2 : (time + 15 * old) / 16);
 }
 
