@@ -172,6 +172,6 @@ class Machine:
     def _on_error(
         self,
         exc: BaseException,
-        frames: Sequence[tuple[int, tuple[Any, ...]] | None],
+        frames: Sequence[tuple[int, tuple[Any, ...], Any] | None],
         total: int,
     ) -> None: ...

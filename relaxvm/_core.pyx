@@ -2651,13 +2651,15 @@ cdef void _clear_frames(Run* run, PyObject** fp) noexcept:
 
 
 cdef list _describe_frames(Image image, PyObject** fp, const int64_t* ip, int64_t total):
-    """(pc, arguments) of each frame, innermost first; None in place of those in the middle."""
+    """(pc, arguments, shape heap) of each frame, innermost first; None in place of those in the
+    middle."""
     cdef list frames = []
     cdef int64_t i, pc
     for i in range(total):
         if i < NOTE_FRAMES or i >= total - NOTE_FRAMES:
             pc = image.source_pc(ip)
-            frames.append((pc, image.argument_values(pc, fp, <rvm_func*>fp[RVM_FUNC])))
+            frames.append((pc, image.argument_values(pc, fp, <rvm_func*>fp[RVM_FUNC]),
+                           image.heap_of(fp, <rvm_func*>fp[RVM_FUNC])))
         elif i == NOTE_FRAMES:
             frames.append(None)
         if i + 1 < total:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import relaxvm
-from relaxvm import ExecBuilder
+from relaxvm import ExecBuilder, op
 from relaxvm.cli import main
 from relaxvm.executable import VMExecutable
 from relaxvm.ir import BlockBuilder, TensorType, Var
@@ -21,7 +21,9 @@ from relaxvm.op.registry import CONSTRUCTORS
 from relaxvm.registry import GLOBAL
 from relaxvm.script import ir as I
 from relaxvm.script import relax as R
+from relaxvm.script import tir as T
 
+from . import torch_fixtures
 from .test_onnx import FLOAT, model_of, node
 
 
@@ -349,3 +351,194 @@ def test_errors_name_symbolic_dimensions() -> None:
     with pytest.raises(RuntimeError, match=expected) as caught:
         vm.main(x, x[:2])
     assert "n = 3, set by argument x axis 0 (pc 3)" in "\n".join(caught.value.__notes__)
+
+
+# Dimensions in errors of kernels
+
+
+@I.ir_module
+class Product:
+    """A product whose inner dimensions only the kernel compares."""
+
+    @R.function
+    def main(x: R.Tensor(("n", "k"), "float32"), w: R.Tensor(("m", "p"), "float32")):
+        with R.dataflow():
+            y = R.matmul(x, w)
+            z = R.nn.relu(y)
+            R.output(z)
+        return z
+
+
+def product_of_block_builder() -> Any:
+    n, k, m, p = (relaxvm.tir.Var(name, "int64") for name in "nkmp")
+    x, w = Var("x", TensorType([n, k], "float32")), Var("w", TensorType([m, p], "float32"))
+    bb = BlockBuilder()
+    with bb.function("main", [x, w]):
+        with bb.dataflow():
+            out = bb.emit_output(bb.emit(op.matmul(x, w)))
+        bb.emit_func_output(out)
+    return bb.finalize()
+
+
+def product_of_onnx() -> Any:
+    return model_of(
+        [node("MatMul", "x w", "y")],
+        {"x": (FLOAT, ["n", "k"]), "w": (FLOAT, ["m", "p"])},
+        ["y"],
+    )
+
+
+def kernel_note(vm: Any, *args: Any) -> str:
+    with pytest.raises((ValueError, IndexError)) as caught:
+        vm.main(*args)
+    (note,) = caught.value.__notes__
+    return note
+
+
+TALL, WIDE = np.ones((3, 4), "float32"), np.ones((5, 6), "float32")
+WHERE = (
+    "\n  where n = 3 (axis 0 of x), k = 4 (axis 1 of x), m = 5 (axis 0 of w), p = 6 (axis 1 of w)"
+)
+
+
+@pytest.mark.parametrize(
+    "program", [lambda: Product, product_of_block_builder, product_of_onnx],
+    ids=["script", "block builder", "onnx"],
+)  # fmt: skip
+@pytest.mark.parametrize("exec_mode", ["bytecode", "compiled"])
+def test_errors_of_kernels_name_dimensions(program: Any, exec_mode: str) -> None:
+    vm = relaxvm.VirtualMachine(relaxvm.compile(program(), exec_mode=exec_mode))
+    note = kernel_note(vm, TALL, WIDE)
+    assert "call relaxvm.kernel.matmul" in note
+    assert WHERE in note
+    assert vm.main(TALL, WIDE[:4]).shape == (3, 6)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"limits": relaxvm.Limits(fuel=1000, wall_time=10)},
+        {"optimize": False},
+        {"executor": "dataflow", "threads": 2},
+    ],
+    ids=["limits", "unoptimized", "dataflow"],
+)
+def test_errors_of_kernels_name_dimensions_on_every_machine(options: dict[str, Any]) -> None:
+    vm = relaxvm.VirtualMachine(relaxvm.build(Product), **options)
+    assert WHERE in kernel_note(vm, TALL, WIDE)
+
+
+def test_errors_of_kernels_name_dimensions_under_hooks_and_in_runs() -> None:
+    vm = relaxvm.VirtualMachine(relaxvm.build(Product))
+    run = vm["main"].start(TALL, WIDE)
+    with pytest.raises(ValueError, match="dimension") as caught:
+        run.finish()
+    assert WHERE in caught.value.__notes__[0]
+    vm.set_instrument(lambda *args: None)
+    assert WHERE in kernel_note(vm, TALL, WIDE)
+
+
+def test_errors_of_kernels_name_dimensions_of_exported_programs() -> None:
+    fixture = torch_fixtures.load("attending")
+    x, positions = fixture.calls[0].args
+    vm = relaxvm.VirtualMachine(relaxvm.compile(fixture.archive))
+    note = kernel_note(vm, x, positions + 1_000)
+    assert "\n  where s27 = 3 (axis 1 of x)" in note
+
+
+def test_each_frame_names_its_own_dimensions() -> None:
+    @I.ir_module
+    class Nested:
+        @R.function
+        def inner(a: R.Tensor(("r", 4), "float32"), b: R.Tensor(("q", 2), "float32")):
+            return R.matmul(a, b)
+
+        @R.function
+        def main(x: R.Tensor(("n", 4), "float32"), w: R.Tensor(("m", 2), "float32")):
+            both = R.concat([x, x], axis=0)
+            got = Nested.inner(both, w)
+            return R.add(got, got)
+
+    vm = relaxvm.VirtualMachine(relaxvm.build(Nested))
+    with pytest.raises(ValueError, match="matmul") as caught:
+        vm.main(TALL, np.ones((5, 2), "float32"))
+    inner, outer = caught.value.__notes__
+    assert "\n  where r = 6 (axis 0 of a), q = 5 (axis 0 of b)" in inner
+    assert "\n  where n = 3 (axis 0 of x), m = 5 (axis 0 of w)" in outer
+
+
+def test_only_dimensions_of_the_branch_that_ran_are_named() -> None:
+    @I.ir_module
+    class Branches:
+        @R.function
+        def main(c: R.Prim("bool"), x: R.Tensor(ndim=2, dtype="float32"),
+                 w: R.Tensor(ndim=2, dtype="float32")):  # fmt: skip
+            first, k, second, j = T.int64(), T.int64(), T.int64(), T.int64()
+            if c:
+                left = R.match_cast(x, R.Tensor((first, k), "float32"))
+                got: R.Tensor(ndim=2, dtype="float32") = R.matmul(left, w)
+            else:
+                right = R.match_cast(x, R.Tensor((second, j), "float32"))
+                got: R.Tensor(ndim=2, dtype="float32") = R.matmul(right, w)
+            return R.matmul(got, w)
+
+    vm = relaxvm.VirtualMachine(relaxvm.build(Branches))
+    assert "\n  where first = 3 (axis 0 of x), k = 4 (axis 1 of x), w_0 = 5" in kernel_note(
+        vm, True, TALL, WIDE
+    )
+    assert "\n  where second = 3 (axis 0 of x), j = 4 (axis 1 of x), w_0 = 5" in kernel_note(
+        vm, False, TALL, WIDE
+    )
+    # What a branch has learned is not told of what comes after.
+    note = kernel_note(vm, True, TALL, np.ones((4, 6), "float32"))
+    assert "\n  where got_0 = 3 (axis 0 of got), got_1 = 6 (axis 1 of got), w_0 = 4" in note
+    assert "first" not in note
+
+
+def test_of_many_dimensions_those_of_the_arguments_are_named() -> None:
+    names = ["".join(pair) for pair in zip("abcdefghij", "abcdefghij", strict=True)]
+    model = model_of(
+        [node("Relu", "big", "r"), node("MatMul", "x w", "y")],
+        {"big": (FLOAT, names), "x": (FLOAT, ["n", "k"]), "w": (FLOAT, ["m", "p"])},
+        ["r", "y"],
+    )
+    vm = relaxvm.VirtualMachine(relaxvm.compile(model))
+    note = kernel_note(vm, np.ones((2,) * 10, "float32"), TALL, WIDE)
+    where = next(line for line in note.splitlines() if "where" in line)
+    assert where == WHERE.removeprefix("\n") + ", ... 10 more"
+
+
+def test_computed_dimensions_have_their_formula() -> None:
+    @I.ir_module
+    class Twice:
+        @R.function
+        def main(x: R.Tensor(("n", 4), "float32"), y: R.Tensor(("n * 2", "m"), "float32")):
+            return R.matmul(x, y)
+
+    vm = relaxvm.VirtualMachine(relaxvm.build(Twice))
+    note = kernel_note(vm, TALL, np.ones((6, 1), "float32"))
+    assert "n = 3 (axis 0 of x)" in note
+    assert "m = 1 (axis 1 of y)" in note
+
+
+def test_a_heap_of_another_kind_is_left_out() -> None:
+    """A program of a file may put anything where its shape heap was."""
+    b = ExecBuilder()
+    with b.function("main", num_inputs=2, param_names=["x", "y"]):
+        b.emit_call("vm.builtin.alloc_shape_heap", [b.vm_state(), b.imm(2)], dst=b.r(2))
+        b.emit_call("vm.builtin.match_shape", [
+            b.r(0), b.r(2), b.imm(1), b.imm(1), b.imm(0),
+            b.convert_constant("ErrorContext(param=x, annotation=R.Tensor((n,)))"),
+        ])
+        b.emit_call("vm.builtin.copy", [b.r(1)], dst=b.r(2))
+        b.emit_call("t.fail", [b.r(0)], dst=b.r(3))
+        b.emit_ret(b.r(3))
+
+    def fail(x: Any) -> Any:
+        raise ValueError("no")
+
+    vm = relaxvm.VirtualMachine(b.get(), functions={"t.fail": fail})
+    x = np.ones(3)
+    assert "where" not in kernel_note(vm, x, "a")
+    assert "where" not in kernel_note(vm, x, np.zeros((2, 2)))
+    assert "where" not in kernel_note(vm, x, np.zeros(0, np.int64))

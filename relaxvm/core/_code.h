@@ -111,6 +111,7 @@ typedef struct {
     int64_t *fallbacks;    /* where the main part of the code ends, and the fallbacks begin */
     int64_t *end;          /* of the code */
     int64_t scratch;       /* the scratch register, after those of functions as values */
+    int64_t heap;          /* the register of the source that holds its shape heap, -1 if none does */
     const void *compiled;  /* its native code, an RvmCompiled; NULL if there is none */
 } rvm_extent;
 

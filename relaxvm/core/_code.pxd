@@ -37,6 +37,7 @@ cdef extern from "_code.h" nogil:
         int64_t* fallbacks
         int64_t* end
         int64_t scratch
+        int64_t heap
         const void* compiled
 
     enum:
@@ -54,6 +55,7 @@ cdef extern from "_code.h" nogil:
 
 cdef enum:
     NO_ENTRY = -1
+    NO_REGISTER = -1
     ENTERS = -2     # count of the site of an `enter`; data: the native code; its dims: the index of
                     # the function, and how many more times it runs before the machine is told
 
@@ -85,4 +87,5 @@ cdef class Image:
     cdef int64_t source_pc(self, const int64_t* ip) noexcept
     cdef const int64_t* _resume_at(self, int64_t index, int64_t pc) except? NULL
     cdef tuple argument_values(self, int64_t pc, PyObject** fp, const rvm_func* func)
+    cdef object heap_of(self, PyObject** fp, const rvm_func* func)
     cdef void drop_idle(self) noexcept

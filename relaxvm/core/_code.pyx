@@ -229,6 +229,11 @@ cdef class Image:
                 values.append(self.executable.functions[value])
         return tuple(values)
 
+    cdef object heap_of(self, PyObject** fp, const rvm_func* func):
+        """The shape heap of the frame at `fp` of a function; None if it has none, or not yet."""
+        cdef int64_t register = self.extents[func - self.funcs].heap
+        return None if register == NO_REGISTER else _register(fp, func, register)
+
     cdef void drop_idle(self) noexcept:
         """Release the objects that sites keep for their next run."""
         cdef int64_t i

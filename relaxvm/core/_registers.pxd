@@ -21,12 +21,12 @@ cdef class Places:
     cdef Words places                   # of `rvm_place`, of all functions
 
     cdef int64_t assign(self, const int64_t* data, const int64_t* offsets, int64_t start,
-                        int64_t end, int64_t num_params) except -1
+                        int64_t end, int64_t num_params, int64_t kept) except -1
     cdef int _find_blocks(self) except -1
     cdef int64_t _successors(self, int64_t block, int64_t* found) noexcept
     cdef int _find_references(self) except -1
     cdef int _refer(self, int64_t register, int64_t at) except -1
     cdef int _sort_references(self) except -1
-    cdef int _find_ranges(self, int64_t num_params) except -1
+    cdef int _find_ranges(self, int64_t num_params, int64_t kept) except -1
     cdef int64_t _follow(self, rvm_place* place, int64_t stamp, int64_t budget) except? -1
     cdef int64_t _share(self, int64_t first_place, int64_t num_params) except -1

@@ -17,6 +17,9 @@ live.  Registers whose ranges have no pc in common may share a place.  Some cons
 * A register that may be read before it is written is live from the beginning on.  Its place holds
   NULL, which reads as None.
 
+The register of the shape heap counts as live until the function ends: the notes on errors say what
+the dimensions were.
+
 All of this takes time linear in the code.
 """
 
@@ -83,11 +86,15 @@ cdef class Places:
         PyMem_RawFree(self.places.data)
 
     cdef int64_t assign(self, const int64_t* data, const int64_t* offsets, int64_t start,
-                        int64_t end, int64_t num_params) except -1:
+                        int64_t end, int64_t num_params, int64_t kept) except -1:
         """Add the places of a function's registers to `places`, in the order of the registers.
 
         Parameters get the first places, in their order.  Registers that no instruction names get
         none.
+
+        Args:
+            kept: a register whose value is needed until the function ends, for messages of errors;
+                -1 for none.
 
         Returns:
             How many places there are.
@@ -100,7 +107,7 @@ cdef class Places:
         self._find_blocks()
         self._find_references()
         self._sort_references()
-        self._find_ranges(num_params)
+        self._find_ranges(num_params, kept)
         return self._share(first_place, num_params)
 
     # -- the code
@@ -219,7 +226,7 @@ cdef class Places:
 
     # -- ranges
 
-    cdef int _find_ranges(self, int64_t num_params) except -1:
+    cdef int _find_ranges(self, int64_t num_params, int64_t kept) except -1:
         cdef Reference* found = <Reference*>self.references.data
         cdef int64_t count = self.references.count // REFERENCE_WORDS
         cdef int64_t budget = FOLLOWED_BLOCKS * (count + self.num_blocks)
@@ -247,6 +254,8 @@ cdef class Places:
                 i += 1
             place.last = at >> 1
             budget = self._follow(place, stamp, budget)
+            if register == kept:
+                place.last = self.size - 1
         return 0
 
     cdef int64_t _follow(self, rvm_place* place, int64_t stamp, int64_t budget) except? -1:

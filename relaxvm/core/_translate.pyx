@@ -89,7 +89,6 @@ cdef enum:
     MAX_STATIC_BYTES = 1 << 26  # larger static arrays are not kept at their site
     GOTO_HOPS = 64          # gotos followed when threading a jump
     MAX_CALLS_BACK = 64     # between the allocation of a result and the call that computes it
-    NO_HEAP = -1
 
 cdef enum:
     # What leaves every instruction its own operation.  Tail calls stay: a program may need them to run in
@@ -205,8 +204,9 @@ cdef class Translator:
     cdef dict loaded            # register per function that the instruction has as a value
     cdef int64_t args_area      # where argument lists of Python calls are laid out
     cdef int64_t widest         # most arguments of a call of the function
-    cdef int64_t own_heap       # register of the function's own shape heap, NO_HEAP if it has none
+    cdef int64_t own_heap       # register of the function's own shape heap, NO_REGISTER if it has none
     cdef int64_t heap_slots     # of that heap
+    cdef int64_t heap_maker     # the index of vm.builtin.alloc_shape_heap, -1 if there is none
     cdef bint hooked, fueled, enters, stepped
     cdef set heads              # pcs of the function that jumps lead back to, with `enters`
     cdef object batches         # of calls that are deferred, or None
@@ -284,8 +284,11 @@ cdef class Translator:
         self.callee_kinds = <char*>_zeroed(count)
         self.callee_words = <int64_t*>_zeroed(count * sizeof(int64_t))
         self.const_words = <int64_t*>_zeroed(len(self.constants) * sizeof(int64_t))
+        self.heap_maker = -1
         for index in range(count):
             self.callee_kinds[index] = self._callee_kind(index, quick[index])
+            if quick[index] == "vm.builtin.alloc_shape_heap":
+                self.heap_maker = index
         for index in range(count):
             if self.callee_kinds[index] == AS_VM:
                 self._translate_function(index)
@@ -345,7 +348,9 @@ cdef class Translator:
         self.start, self.end = info.start_instr, info.end_instr
         self.targets = None
         func.num_params = info.num_args
-        self.loaded_area = func.num_shared = self._place_registers(func, info.register_file_size)
+        self.image.extents[index].heap = self._heap_register()
+        self.loaded_area = func.num_shared = self._place_registers(
+            func, info.register_file_size, self.image.extents[index].heap)
         self.scratch = self.image.extents[index].scratch = self.loaded_area + self._most_values()
         registers = self.scratch + self._discards_results()
         self._find_own_heap()
@@ -396,15 +401,27 @@ cdef class Translator:
         func.frame_words = self.args_area + self.widest
         return 0
 
-    cdef int64_t _place_registers(self, rvm_func* func, int64_t registers) except -1:
-        """Give the registers of the source places in the frame; returns how many there are."""
+    cdef int64_t _heap_register(self) noexcept:
+        """The register in which the function puts the shape heap that it makes in its first instructions,
+        NO_REGISTER if it makes none."""
+        cdef int64_t pc = self.start, register = VOID_REGISTER
+        while self.heap_maker >= 0 and self._op(pc) == SRC_CALL:
+            if self._word(pc, SRC_CALLEE) == self.heap_maker:
+                register = self._word(pc, SRC_DST)
+                break
+            pc += 1
+        return NO_REGISTER if register == VOID_REGISTER or register == VM_REGISTER else register
+
+    cdef int64_t _place_registers(self, rvm_func* func, int64_t registers, int64_t kept) except -1:
+        """Give the registers of the source places in the frame, one of which keeps its value until the
+        function ends (NO_REGISTER: none does); returns how many there are."""
         cdef int64_t first = self.places.places.count // PLACE_WORDS
         self.own_places = NULL
         self.num_places = 0
         if not self.rewritings & REWRITE_REGISTERS:
             return registers
         registers = self.places.assign(
-            self.data, self.offsets, self.start, self.end, func.num_params)
+            self.data, self.offsets, self.start, self.end, func.num_params, kept)
         func.places = <rvm_place*>first
         self.own_places = <rvm_place*>self.places.places.data + first
         self.num_places = self.places.places.count // PLACE_WORDS - first
@@ -417,7 +434,7 @@ cdef class Translator:
         function has the array."""
         cdef int64_t pc, made, target, register, count, i
         cdef const int64_t* args
-        self.own_heap = NO_HEAP
+        self.own_heap = NO_REGISTER
         if not self.rewritings & REWRITE_OWN_HEAPS or not self.rewritings & REWRITE_QUICKEN:
             return
         made = self.start

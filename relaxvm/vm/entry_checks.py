@@ -1,12 +1,10 @@
-"""What the checks at the entry of a function say: its parameters, and what sets its heap slots.
+"""What the checks at the entry of a function say of its parameters.
 
 A compiled function begins with calls that check its arguments: ``check_tensor_info`` has rank and
 data type, ``match_shape`` the dimensions, each a number or a slot of the shape heap.  A slot is a
 symbolic dimension; its name is in the error text of the check where the compiler wrote one.
 
-`params_of` follows these calls through the entry block, for signatures.  `origins` finds what sets
-a slot, for messages: an error of ``vm.builtin.match_shape`` says from which slot a dimension
-differs, and the message names the argument that set that slot.  Both only read: nothing is
+`params_of` follows these calls through the entry block, for signatures.  It only reads: nothing is
 run, and malformed code just ends the search.
 """
 
@@ -20,20 +18,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..executable import FunctionInfo, VMExecutable, shape_program
+from ..executable import FunctionInfo, VMExecutable
 from ..executable.shape_codes import ANNOTATED_DIMS, MatchShapeCode
-from ..isa import Arg, ArgKind, Instruction, Opcode, decode_arg
-from ..messages import readable
-from ..values import Shape
+from ..isa import Arg, ArgKind, Instruction, Opcode
 
 __all__ = [
     "Dim",
     "ParamSpec",
     "Symbol",
     "Tensors",
-    "checked_slots",
-    "is_computation",
-    "origins",
     "params_of",
     "tensors_of",
     "with_tensors",
@@ -336,164 +329,3 @@ _LEARN: Final = {
     "shape_of": _EntryBlock._shape_of,
     "copy": _EntryBlock._copy,
 }
-
-
-# Slots of the shape heap
-
-_MATCH_SHAPE: Final = "vm.builtin.match_shape"
-_MATCH_SCALAR: Final = "vm.builtin.match_prim_value"
-_COMPUTE: Final = "relaxvm.builtin.compute_shape"
-_SLOT: Final = re.compile(r"h\[(\d+)\]")
-_MAX_ORIGINS: Final = 8
-
-
-def checked_slots(executable: VMExecutable, pc: int) -> tuple[int, ...]:
-    """The slots that a match instruction compares with, or that a computation reads."""
-    call = _call(executable, pc)
-    if call is None:
-        return ()
-    if call[0] == _COMPUTE:
-        formulas = dict(_formulas(executable, call[1]))
-        used = (int(slot) for formula in formulas.values() for slot in _SLOT.findall(formula))
-        return tuple(dict.fromkeys(slot for slot in used if slot not in formulas))
-    pairs = _pairs(*call)
-    return tuple([s for _, code, s in pairs if code == MatchShapeCode.ASSERT_EQUAL_TO_LOAD])
-
-
-def is_computation(executable: VMExecutable, pc: int) -> bool:
-    """Whether an instruction computes dimensions, whose errors have the numbers of slots."""
-    call = _call(executable, pc)
-    return call is not None and call[0] == _COMPUTE
-
-
-def origins(
-    executable: VMExecutable,
-    function: FunctionInfo,
-    slots: Sequence[int],
-    heap: Any = None,
-    with_slots: bool = False,
-) -> list[str]:
-    """What sets heap slots of a function, a line per slot: ``n = 3, set by argument x axis 1 (pc
-    3)``; for a computed slot its formula, followed by the slots in it.  A slot whose dimension has
-    no name is ``h[1]``.
-
-    Args:
-        executable, function: the program.
-        slots: whose origins are asked for.
-        heap: the values; None leaves them out.
-        with_slots: whether the number of a slot follows its name.
-    """
-    setters: dict[int, str] = {}
-    formulas: dict[int, str] = {}
-    names: dict[int, str] = {}
-    last = min(function.end_instr, function.start_instr + _MAX_INSTRUCTIONS)
-    for pc in range(function.start_instr, last):
-        call = _call(executable, pc)
-        if call is None:
-            continue
-        name, args = call
-        if name == _COMPUTE:
-            for slot, formula in _formulas(executable, args):
-                formulas.setdefault(slot, formula)
-            continue
-        pairs = list(_pairs(name, args))
-        texts = _annotated(executable, args[-1], len(pairs))
-        for (index, code, slot), dim in zip(pairs, texts, strict=True):
-            if code == MatchShapeCode.NO_OP:
-                continue
-            if dim is not None and code != MatchShapeCode.ASSERT_EQUAL_TO_IMM:
-                names.setdefault(slot, dim)
-            if code == MatchShapeCode.STORE_TO_HEAP:
-                value = _register_name(executable, function, args[0])
-                axis = "" if index is None else f" axis {index}"
-                setters.setdefault(slot, f"{value}{axis} (pc {pc})")
-    lines: list[str] = []
-    pending, seen = list(slots), set(slots)
-    while pending and len(lines) < _MAX_ORIGINS:
-        slot = pending.pop(0)
-        formula = formulas.get(slot, "")
-        if not formula and slot not in setters:
-            continue
-        text = _SLOT.sub(lambda found: names.get(int(found[1]), found[0]), formula)
-        line = names.get(slot, f"h[{slot}]")
-        source = f", computed as {text}" if text != line else ""
-        if slot in setters:
-            source = f", set by {setters[slot]}"
-        if with_slots and slot in names:
-            line += f" (h[{slot}])"
-        number = f" = {heap[slot]}" if _has(heap, slot) else ""
-        lines.append(f"{line}{number}{source}")
-        inner = [int(found) for found in _SLOT.findall(formula)]
-        pending += [s for s in inner if s not in seen]
-        seen.update(inner)
-    return lines
-
-
-def _has(heap: Any, slot: int) -> bool:
-    return type(heap) is np.ndarray and heap.dtype == np.int64 and heap.ndim == 1 and (
-        slot < len(heap)
-    )  # fmt: skip
-
-
-def _annotated(executable: VMExecutable, word: int, count: int) -> list[str | None]:
-    """The dimensions in the error context of a match instruction, None where it does not say."""
-    kind, index = decode_arg(word)
-    context = executable.constants[index] if kind == ArgKind.CONSTANT else None
-    found = re.search(ANNOTATED_DIMS, context) if isinstance(context, str) else None
-    texts = [] if found is None else [text.strip() for text in found[1].split(",") if text.strip()]
-    if len(texts) != count:
-        return [None] * count
-    return [readable(text) for text in texts]
-
-
-def _call(executable: VMExecutable, pc: int) -> tuple[str, list[int]] | None:
-    start = int(executable.instr_offset[pc])
-    data = executable.instr_data
-    if data[start] != Opcode.CALL:
-        return None
-    name = executable.functions[int(data[start + 2])].name
-    if name not in (_MATCH_SHAPE, _MATCH_SCALAR, _COMPUTE):
-        return None
-    count = int(data[start + 3])
-    return name, data[start + 4 : start + 4 + count].tolist()
-
-
-def _pairs(name: str, args: Sequence[int]) -> Iterator[tuple[int | None, int, int]]:
-    """(dimension, code, slot) of each comparison of a match instruction; a scalar has no
-    dimension."""
-    first = {_MATCH_SHAPE: 3, _MATCH_SCALAR: 2}.get(name)
-    if first is None:
-        return
-    values = [decode_arg(word) for word in args[first:-1]]
-    if not all(kind == ArgKind.IMMEDIATE for kind, _ in values):
-        return
-    for index in range(len(values) // 2):
-        code, slot = values[2 * index][1], values[2 * index + 1][1]
-        yield (index if name == _MATCH_SHAPE else None), code, slot
-
-
-def _formulas(executable: VMExecutable, args: Sequence[int]) -> Iterator[tuple[int, str]]:
-    kind, index = decode_arg(args[1]) if len(args) > 1 else (ArgKind.REGISTER, 0)
-    program = executable.constants[index] if kind == ArgKind.CONSTANT else None
-    if not isinstance(program, Shape) or shape_program.problem(program) is not None:
-        return
-    for assignment in shape_program.text(program).split("; "):
-        target, _, formula = assignment.partition(" = ")
-        match = _SLOT.fullmatch(target)
-        if match is not None:
-            yield int(match[1]), formula
-
-
-def _register_name(executable: VMExecutable, function: FunctionInfo, word: int) -> str:
-    kind, register = decode_arg(word)
-    if kind == ArgKind.REGISTER and register < len(function.param_names):
-        return f"argument {readable(function.param_names[register])}"
-    if kind == ArgKind.REGISTER and executable.debug is not None:
-        for pc in range(function.start_instr, min(function.end_instr, function.start_instr + 200)):
-            start = int(executable.instr_offset[pc])
-            data = executable.instr_data
-            if data[start] == Opcode.CALL and data[start + 1] == register:
-                variable = executable.debug.location(pc).variable
-                if variable:
-                    return readable(variable)
-    return f"%{register}" if kind == ArgKind.REGISTER else f"c[{register}]"

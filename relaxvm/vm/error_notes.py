@@ -10,8 +10,12 @@ per VM frame, innermost first::
         y = R.match_cast(x, R.Tensor((n, 4), "float32"))
         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 
-If a dimension was compared with a symbolic one, the note shows its value and what set it.  The last
-lines depend on debug information in the executable.
+If a dimension was compared with a symbolic one, the note shows its value and what set it.  The note
+of any other instruction shows the symbolic dimensions of its function::
+
+      where n = 3 (axis 1 of x), m = 5 (axis 0 of w)
+
+The last lines depend on debug information in the executable.
 
 Notes are text, so they keep no argument alive.  Their number and length are bounded, and they are
 written without calling code of the arguments' classes.
@@ -31,13 +35,13 @@ from ..executable.formats import text
 from ..executable.formats.places import place_note, place_text
 from ..isa import OP_BY_CODE, VM_REGISTER, FuncKind, Opcode
 from ..messages import describe, readable
-from .entry_checks import checked_slots, is_computation, origins
+from .dimensions import checked_slots, dimensions, is_computation, is_heap, origins
 
 __all__ = ["ErrorNotes", "Frame"]
 
-Frame = tuple[int, tuple[Any, ...]]
-"""A pc, counted from the start of the executable, and the first arguments of its instruction; a
-function argument is represented by its table entry."""
+Frame = tuple[int, tuple[Any, ...], Any]
+"""A pc, counted from the start of the executable, the first arguments of its instruction, where a
+function is represented by its table entry, and the function's shape heap, None if it has none."""
 
 _CALL_HEAD: Final = OP_BY_CODE[Opcode.CALL].fixed_words
 """Words of a call before its arguments; the last one is the argument count."""
@@ -81,13 +85,13 @@ class ErrorNotes:
             else:
                 exc.add_note(self.describe_frame(*frame))
 
-    def describe_frame(self, pc: int, args: Sequence[Any]) -> str:
+    def describe_frame(self, pc: int, args: Sequence[Any], heap: Any = None) -> str:
         """Return the note of one frame."""
         start = int(self._executable.instr_offset[pc])
         words = self._executable.instr_data[start : start + _CALL_HEAD + MAX_ARGS].tolist()
         note = f"in {self._function_of(pc)}, pc {pc}: {self._instruction(pc, words)}"
         place = place_note(self._executable.debug, pc)
-        return note + self._values(words, args) + self._heap(pc, args) + place
+        return note + self._values(words, args) + self._heap(pc, args, heap) + place
 
     def describe_place(self, pc: int) -> str:
         """Return the function, pc and variable of an instruction in one line; empty for a pc that
@@ -111,12 +115,14 @@ class ErrorNotes:
             values.append(f"... {count - len(values):,} more")
         return f"\n  with {', '.join(values)}"
 
-    def _heap(self, pc: int, args: Sequence[Any]) -> str:
-        """Describe what set the dimensions that this instruction compared with."""
+    def _heap(self, pc: int, args: Sequence[Any], own: Any) -> str:
+        """Describe what set the dimensions that this instruction compared with, or that it had."""
         slots = checked_slots(self._executable, pc)
         if not slots:
-            return ""
-        heap = next((arg for arg in args[:2] if _is_heap(arg)), None)
+            sizes = [size for arg in args if type(arg) is np.ndarray for size in arg.shape]
+            dims = dimensions(self._executable, self._info(pc), pc, own, sizes)
+            return f"\n  where {', '.join(dims)}" if dims else ""
+        heap = next((arg for arg in args[:2] if is_heap(arg)), None)
         with_slots = is_computation(self._executable, pc)
         lines = origins(self._executable, self._info(pc), slots, heap, with_slots)
         return "".join(f"\n  {line}" for line in lines)
@@ -132,10 +138,6 @@ class ErrorNotes:
             callee = readable(self._executable.functions[words[2]].name, MAX_NAME)
             return f"call {callee} in: {words[_CALL_HEAD - 1]:,} arguments"
         return _clip(" ".join(text.format_instruction(self._executable, pc).split()), MAX_TEXT)
-
-
-def _is_heap(arg: Any) -> bool:
-    return type(arg) is np.ndarray and arg.dtype == np.int64 and arg.ndim == 1
 
 
 def _describe(arg: Any) -> str:
