@@ -323,7 +323,9 @@ def _attention(draw: Draw) -> Iterator[Any]:
     b, s, t, n, h, d = (int(i) for i in draw.rng.integers(1, 6, 6))
     t = draw.pick([t, t, 33, 0])
     dtype = draw.pick(DTYPES[:7])
-    q, k, v = (draw.tensor(shape, dtype) for shape in ((b, s, n, h), (b, t, n, h), (b, t, n, d)))
+    shared, n = n, n * draw.pick([1, 1, 1, 2])
+    shapes = (b, s, n, h), (b, t, shared, h), (b, t, shared, d)
+    q, k, v = (draw.tensor(shape, dtype) for shape in shapes)
     bias = None
     if draw.chance(0.6):
         bias = draw.tensor(tuple(draw.pick([1, dim]) for dim in (b, n, s, t)), dtype)

@@ -749,9 +749,12 @@ class Attention:
         keys = int(rng.choice([1, 2, 15, 16, 17, 100, 511, 512, 513, 700]))
         size, depth = map(int, rng.choice([1, 8, 15, 16, 17, 64, 130], 2))
         self.by_head = seed % 2
+        self.times = 1 + seed % 3
+        self.has_room = seed % 4 > 1
+        shapes = (heads * self.times, self.queries, size), (heads, keys, size), (heads, keys, depth)
+        heads *= self.times
         self.operands = [
-            rng.standard_normal((batch, heads, length, width)).astype(np.float32)
-            for length, width in ((self.queries, size), (keys, size), (keys, depth))
+            rng.standard_normal((batch, *shape)).astype(np.float32) for shape in shapes
         ]
         self.bias: np.ndarray | None = None
         if seed % 3 == 0:
@@ -766,6 +769,7 @@ class Attention:
     def want(self) -> np.ndarray:
         """Row by row in float64."""
         query, key, value = (operand.astype(np.float64) for operand in self.operands)
+        key, value = (np.repeat(each, self.times, 1) for each in (key, value))
         scale = 1 / math.sqrt(query.shape[-1]) if self.scale is None else self.scale
         scores = query @ key.swapaxes(2, 3) * scale
         if self.bias is not None:
@@ -784,6 +788,8 @@ class Attention:
         given = self.operands
         if not self.by_head:
             given = [np.ascontiguousarray(operand.swapaxes(1, 2)) for operand in given]
+        if self.has_room:
+            given = [np.concatenate([each] * 2, 2)[:, :, : each.shape[2]] for each in given]
         out = np.full(self.shape, np.nan, np.float32)
         run(*given, self.bias, self.scale, self.mask, self.by_head, out)
         return out

@@ -245,8 +245,9 @@ def test_attention_refuses() -> None:
     def refused(*args: Any, message: str, error: type[Exception] = ValueError) -> None:
         refuses(name, *args, np.empty_like(q), error=error, message=message)
 
-    refused(q, k, k[:, :3], None, None, None, message=r"expected query\[b, s, n, h\], key\[b, t, n")
-    refused(q, k[:, :, :1], k[:, :, :1], None, None, None, message=r"expected query\[b, s, n, h\]")
+    refused(q, k, k[:, :3], None, None, None, message=r"expected query\[b, s, n, h\], key\[b, t, m")
+    three = normal(1, 4, 3, 3)
+    refused(q, three, three, None, None, None, message=r"expected query\[b, s, n, h\]")
     refused(q[0], k, k, None, None, None, message=r"expected query\[b, s, n, h\]")
     refused(q, k, k, normal(2, 4), None, None, message=r"bias: .* broadcasts to \[1, 2, 2, 4\]")
     refused(q, k, k, normal(1, 2, 2, 3), None, None, message="bias: expected a tensor that broad")

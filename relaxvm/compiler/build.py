@@ -175,7 +175,7 @@ def _build(
     if params:
         mod = transform.BindParams("main", dict(params))(mod)
     if isinstance(relax_pipeline, str):
-        relax_pipeline = _pipeline(relax_pipeline, is_model=bool(names))
+        relax_pipeline = _pipeline(relax_pipeline, is_model=bool(names) or info is not None)
     if relax_pipeline is not None:
         if not callable(relax_pipeline):
             raise TypeError(

@@ -288,22 +288,26 @@ def attention(
     out: Out,
 ) -> None:
     """out = softmax(query @ key transposed * scale + bias) @ value, for each head.
-    query[batch, queries, heads, width], key[batch, keys, heads, width], value[batch, keys, heads,
-    depth], out[batch, queries, heads, depth], floats of one data type; bias broadcasts to [batch,
-    heads, queries, keys].  scale: None for 1 / sqrt(width).  causal_mask: None, or the keys that a
-    query ignores: "TopLeft", query i ignores the keys after i; "BottomRight", the last query
-    ignores none, the one before it the last key, and so on.  The result of a query that ignores all
-    keys is zeros.  Uses memory for the scores of a block of queries."""
+    query[batch, queries, heads, width], key[batch, keys, shared, width], value[batch, keys, shared,
+    depth], out[batch, queries, heads, depth], floats of one data type; heads is a multiple of
+    shared, and as many heads of queries in a row have one of keys and values in common.  bias
+    broadcasts to [batch, heads, queries, keys].  scale: None for 1 / sqrt(width).  causal_mask:
+    None, or the keys that a query ignores: "TopLeft", query i ignores the keys after i;
+    "BottomRight", the last query ignores none, the one before it the last key, and so on.  The
+    result of a query that ignores all keys is zeros.  Uses memory for the scores of a block of
+    queries."""
     given = {"query": query, "key": key, "value": value}
     if any(tensor.ndim != 4 for tensor in given.values()) or not (
         query.shape[0] == key.shape[0] == value.shape[0]
-        and query.shape[2] == key.shape[2] == value.shape[2]
+        and key.shape[2] == value.shape[2]
+        and (query.shape[2] == key.shape[2] or not query.shape[2] % (key.shape[2] or math.inf))
         and query.shape[3] == key.shape[3]
         and key.shape[1] == value.shape[1]
     ):
         got = ", ".join(f"{parameter} {describe(tensor)}" for parameter, tensor in given.items())
         raise WrongValue(
-            f"expected query[b, s, n, h], key[b, t, n, h], value[b, t, n, d], got {got}"
+            "expected query[b, s, n, h], key[b, t, m, h], value[b, t, m, d], n a multiple of m, "
+            f"got {got}"
         )
     batch, queries, heads, width = query.shape
     keys = key.shape[1]
@@ -321,6 +325,7 @@ def attention(
     by_head = [np.swapaxes(copy_if_overlapping(tensor, out), 1, 2) for tensor in given.values()]
     step = max(1, _SCORES // max(1, heads * keys))
     working = _working(query)
+    shared = key.shape[2]
     for i in range(batch):
         q, k, v = (converted(tensor[i], working) for tensor in by_head)
         written = np.swapaxes(out[i], 0, 1)
@@ -329,7 +334,8 @@ def attention(
             if i or start:
                 check_time()
             scores = np.empty((heads, rows.stop - rows.start, keys), working)
-            multiply(q[:, rows], np.swapaxes(k, 1, 2), scores)
+            transposed = np.swapaxes(k, 1, 2)[:, None]
+            multiply(_grouped(q[:, rows], shared), transposed, _grouped(scores, shared))
             apply(np.multiply, scores, scores, working.type(factor))
             if bias is not None:
                 apply(np.add, scores, scores, bias[i, :, rows])
@@ -341,11 +347,18 @@ def attention(
                     np.copyto(scores[..., first:last], -np.inf, where=later)
             _weigh(scores)
             if written.dtype == working:
-                multiply(scores, v, written[:, rows])
+                weighed = written[:, rows]
             else:
                 weighed = np.empty((*scores.shape[:2], v.shape[2]), working)
-                multiply(scores, v, weighed)
+            multiply(_grouped(scores, shared), v[:, None], _grouped(weighed, shared))
+            if written.dtype != working:
                 copy_pieces(written[:, rows], weighed)
+
+
+def _grouped(by_head: NDArray[Any], shared: int) -> NDArray[Any]:
+    """A view of [heads, ...] as [shared, heads / shared, ...]."""
+    times = len(by_head) // shared if shared else 1
+    return by_head.reshape(shared, times, *by_head.shape[1:])
 
 
 def _default_scale(width: int) -> float:

@@ -56,6 +56,7 @@ from .pack_linear import *
 from .pass_infra import *
 from .plan_memory import *
 from .realize_vdevice import *
+from .recognize_attention import *
 from .recognize_ops import *
 from .remove_purity_checking import *
 from .remove_redundant_reshape import *

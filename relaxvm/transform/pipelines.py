@@ -178,6 +178,7 @@ def model_pipeline(*, precise: bool = False, keep_apart: bool = False) -> Pass:
     ]
     if not precise:
         passes += [
+            transform.RecognizeAttention(),
             transform.RecognizeOps(),
             transform.FoldBatchnormToConv2D(),
             transform.FoldConstant(),

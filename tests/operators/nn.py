@@ -167,6 +167,7 @@ def attention(
     keys = key.shape[1]
     factor = 1 / np.sqrt(np.longdouble(width)) if scale is None else np.longdouble(scale)
     out = np.zeros((batch, queries, heads, value.shape[3]), query.dtype)
+    key, value = (np.repeat(x, heads // max(1, x.shape[2]), 2) for x in (key, value))
     for b, s, n in np.ndindex(batch, queries, heads):
         scores = (key[b, :, n] * query[b, s, n]).sum(-1) * factor
         if bias is not None:
@@ -333,10 +334,18 @@ cases(
 nn.attention(f(n, 5, 4, 8), f(n, m, 4, 8), f(n, m, 4, 7)) | R.Tensor((n, 5, 4, 7), "float32")
 nn.attention(f(n, 5, 4, 8), f(n, m, 4, 8), f(n, m, 4, 8), f(n, 1, 5, m)) |
     R.Tensor((n, 5, 4, 8), "float32")
+nn.attention(f(1, 5, 4, 8), f(1, 6, 2, 8), f(1, 6, 2, 7)) | R.Tensor((1, 5, 4, 7), "float32")
+nn.attention(f(1, 5, n, 8), f(1, 6, m, 8), f(1, 6, m, 7)) | R.Tensor((1, 5, n, 7), "float32")
 """,
     """
 nn.attention(f(2, 5, 4, 8), f(2, 6, 4, 8), f(2, 7, 4, 8)) | ValueError: relax.nn.attention: the
     length (dimension 1) differs: it is 6 in key and 7 in value
+nn.attention(f(2, 5, 4, 8), f(2, 6, 3, 8), f(2, 6, 3, 8)) | ValueError: relax.nn.attention: the
+    number of heads (dimension 2): expected a multiple of the 3 of key and value in query, got 4
+nn.attention(f(2, 5, 4, 8), f(2, 6, 4, 8), f(2, 6, 2, 8)) | ValueError: relax.nn.attention: the
+    number of heads (dimension 2) differs: it is 4 in key and 2 in value
+nn.attention(f(2, 5, 4, 8), f(2, 6, 0, 8), f(2, 6, 0, 8)) | ValueError: relax.nn.attention: the
+    number of heads (dimension 2): expected a multiple of the 0 of key and value in query, got 4
 nn.attention(f(2, 5, 4), f(2, 6, 4, 8), f(2, 6, 4, 8)) | ValueError: relax.nn.attention: query:
     expected a tensor of rank 4
 nn.attention(f(2, 5, 4, 8), f(2, 6, 4, 8), f(2, 6, 4, 8), causal_mask="foo") | ValueError:
@@ -349,6 +358,8 @@ nn.attention(x(2, 3, 2, 4), x(2, 5, 2, 4), x(2, 5, 2, 6), x(2, 1, 3, 5))
 nn.attention(x(1, 4, 2, 3), x(1, 1, 2, 3), x(1, 1, 2, 3), causal_mask='BottomRight')
 nn.attention(x(1, 3, 2, 3), x(1, 5, 2, 3), x(1, 5, 2, 3), causal_mask='TopLeft')
 nn.attention(x(1, 2, 1, 3), x(1, 0, 1, 3), x(1, 0, 1, 3))
+nn.attention(x(2, 3, 4, 5), x(2, 5, 2, 5), x(2, 5, 2, 6), x(2, 4, 3, 5))
+nn.attention(x(1, 5, 6, 5), x(1, 5, 2, 5), x(1, 5, 2, 6), causal_mask="TopLeft")
 """,
     reference=attention,
     dtypes="fhd",

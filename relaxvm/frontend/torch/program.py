@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...errors import RelaxVMError
+from ...executable.model_info import ModelInfo
 from ...ir import BlockBuilder, Expr, IRModule, Tuple
 from ...ir.nesting import headroom
 from ...limits import Limits
@@ -170,7 +171,8 @@ def _import(
             builder.emit_func_output(result)
     except Problem as problem:
         raise RelaxVMError(f"{archive.name}: {problem}") from problem.__cause__
-    module = with_effects(builder.get(), context)
+    about = ModelInfo(producer="pytorch", producer_version=program.torch_version)
+    module = with_effects(builder.get(), context).with_attr("model", about.as_attribute())
     module.sources = context.places.texts()
     return module
 

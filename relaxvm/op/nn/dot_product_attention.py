@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal
 
-from ...ir.expr import Call, Expr, IntImm, TensorType, Type
+from ...ir.arith import simplify
+from ...ir.expr import Call, Expr, IntImm, TensorType, Type, int_imm
+from ..kinds import IllValued
 from ..registry import Unsupported, composite, operator
-from ..rules import common_dtype, common_vdevice, like, need_equal_dims, need_floats, need_rank
+from ..rules import (
+    common_dtype,
+    common_vdevice,
+    differ,
+    like,
+    need_equal_dims,
+    need_floats,
+    need_rank,
+    same_dim,
+)
 
 __all__ = ["attention", "attention_bias"]
 
@@ -20,10 +31,24 @@ def _attended(query: TensorType, key: TensorType, value: TensorType) -> TensorTy
     need_equal_dims("the batch (dimension 0)", query=q[0], key=k[0], value=v[0])
     need_equal_dims("the length (dimension 1)", key=k[1], value=v[1])
     need_equal_dims("the number of heads (dimension 2)", key=k[2], value=v[2])
+    _need_shared_heads(q[2], k[2])
     need_equal_dims("the size of a head (dimension 3)", query=q[3], key=k[3])
     if query.dims is None or value.dims is None:
         return TensorType(None, dtype, vdevice, 4)
     return TensorType((*query.dims[:3], value.dims[3]), dtype, vdevice)
+
+
+def _need_shared_heads(heads: Expr | None, shared: Expr | None) -> None:
+    """Raise if the heads of query are certainly no multiple of those of key and value."""
+    if heads is None or shared is None or same_dim(heads, shared):
+        return
+    if isinstance(shared, IntImm) and (
+        shared.value < 1 or differ(simplify(heads % shared.value), int_imm(0))
+    ):
+        raise IllValued(
+            f"the number of heads (dimension 2): expected a multiple of the {shared} of key and "
+            f"value in query, got {heads}"
+        )
 
 
 def _four_dims(ty: TensorType) -> tuple[Expr | None, ...]:
@@ -58,9 +83,10 @@ def _attention(
     """softmax(query @ key^T * scale) @ value for each head.
 
     query: float[batch, length, heads, size]; key and value the same, of another length or size of
-    value's heads.  scale: 1 / sqrt(size) if not given.  causal_mask: each element of query attends
-    to those of key up to its own position, counted from the start ("TopLeft") or the end
-    ("BottomRight").
+    value's heads, or with fewer heads, each of which as many heads of query in a row share: head i
+    of 8 has head i / 4 of 2.  scale: 1 / sqrt(size) if not given.  causal_mask: each element of
+    query attends to those of key up to its own position, counted from the start ("TopLeft") or the
+    end ("BottomRight").
     """
     return _attended(query, key, value)
 

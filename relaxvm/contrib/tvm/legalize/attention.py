@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....ir import Call, prim
-from ....ir.arith import simplify
+from ....ir.arith import prove_equal, simplify
 from ....ir.expr import FloatImm, IntImm
 from ....ir.prim import as_scalar
 from ....te import Tensor, topi
@@ -16,10 +16,15 @@ from .rules import LOOPS, loops
 __all__: list[str] = []
 
 
-def _batched(x: Tensor) -> Any:
-    """``[batch, length, heads, size]`` as a matrix for each batch and head."""
-    batch, length, heads, size = x.shape
+def _batched(x: Tensor, heads: Any) -> Any:
+    """``[batch, length, shared, size]`` as a matrix for each batch and head."""
+    batch, length, shared, size = x.shape
     turned = topi.transpose(x, [0, 2, 1, 3])
+    if not prove_equal(shared, heads):
+        times = simplify(heads // shared)
+        if not isinstance(times, IntImm):
+            raise NotImplementedError(f"attention: {heads} heads that share {shared} of keys")
+        turned = topi.repeat(turned, times.value, 1)
     return reshape(turned, [simplify(batch * heads), length, size])
 
 
@@ -46,7 +51,7 @@ def _attention(
         raise NotImplementedError("attention: window_size")
     batch, length, heads, size = query.shape
     count = simplify(batch * heads)
-    scores = _product(_batched(query), _batched(key), True)
+    scores = _product(_batched(query, heads), _batched(key, heads), True)
     if scale is None:
         root = intrinsics.sqrt(prim.cast(size, scores.dtype))
         scores = topi.divide(scores, root)
@@ -61,7 +66,7 @@ def _attention(
         weights = topi.nn.softmax(scores, -1)
     else:
         weights = _masked(scores, causal_mask)
-    found = _product(weights, _batched(value), False)
+    found = _product(weights, _batched(value, heads), False)
     whole = reshape(found, [batch, heads, length, value.shape[3]])
     return topi.transpose(whole, [0, 2, 1, 3])
 

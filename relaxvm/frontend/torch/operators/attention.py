@@ -52,20 +52,62 @@ def _causal(c: Emitter, queries: Any, keys: Any) -> Tensor:
     return c.op("less_equal", columns, reshaped(c, rows, [queries, 1]))
 
 
+def _by_operator(
+    c: Emitter, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, is_causal: bool,
+    scale: Any,
+) -> Tensor | None:  # fmt: skip
+    """By the operator of attention, which multiplies the keys and values that heads share where
+    they are; None where lengths broadcast, or the numbers of heads are not known."""
+    q, k, v = map(dims_of, (query, key, value))
+    pairs = [(q[0], k[0]), (q[0], v[0]), (k[1], v[1]), (k[2], v[2]), (q[3], k[3])]
+    if not all(same_dim(a, b) for a, b in pairs):
+        return None
+    heads, shared = q[1], k[1]
+    if not same_dim(heads, shared) and not (
+        isinstance(heads, int) and isinstance(shared, int) and shared and heads % shared == 0
+    ):
+        return None
+    operands = [swapped(c, each, 1, 2) for each in (query, key, value)]
+    if mask is not None:
+        of = dims_of(mask)
+        full = [1] * (4 - len(of)) + list(of)
+        whole = (q[0], q[1], q[2], k[2])
+        if len(of) > 4 or any(
+            each != 1 and not same_dim(each, other)
+            for each, other in zip(full, whole, strict=True)
+        ):
+            return None
+        if not same_dim(full[3], k[2]):
+            return None
+        if dtype_of(mask) == "bool":
+            zero, low = number(c, 0.0, "float32"), number(c, -math.inf, "float32")
+            mask = c.op("where", mask, zero, low)
+        elif dtype_of(mask) != "float32":
+            return None
+        operands.append(reshaped(c, mask, full))
+    name = "nn.attention" if mask is None else "nn.attention_bias"
+    found = c.op(name, *operands, scale=float(scale), causal_mask="TopLeft" if is_causal else None)
+    return swapped(c, found, 1, 2)
+
+
 def _attended(
     c: Emitter, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, is_causal: bool,
     scale: Any, enable_gqa: bool,
 ) -> Tensor:  # fmt: skip
     dtype = dtype_of(query)
     dims = dims_of(query)
-    is_shared = enable_gqa and not same_dim(dims[-3], dims_of(key)[-3])
-    if is_shared:
-        query, key, value, mask = _shared(c, query, key, value, mask)
     if scale is None:
         size = dims[-1]
         if not isinstance(size, int):
             raise Problem("scale: expected it where the size of a head is not known")
         scale = 1 / math.sqrt(size) if size else 1.0
+    if dtype == "float32" and rank_of(query) == rank_of(key) == rank_of(value) == 4:
+        found = _by_operator(c, query, key, value, mask, is_causal, scale)
+        if found is not None:
+            return found
+    is_shared = enable_gqa and not same_dim(dims[-3], dims_of(key)[-3])
+    if is_shared:
+        query, key, value, mask = _shared(c, query, key, value, mask)
     wide = "float32" if dtype in ("float16", "bfloat16") else dtype
     q, k, v = (cast(c, each, wide) for each in (query, key, value))
     q = c.op("multiply", q, number(c, scale, wide))

@@ -33,6 +33,7 @@ typedef struct {
 
 typedef struct {
     int64_t batch, queries, keys, heads, width, depth;
+    int64_t times; /* heads of queries in a row that have keys and values in common */
     Operand query, key, value;
     float *out;            /* [batch, queries, heads, depth] */
     int64_t visible;       /* query i sees keys before i + visible; all, if that is INT64_MAX / 2 */
@@ -48,6 +49,14 @@ static int is_whole(const RvmBuffer *x) {
     return x->ndim == 4 && x->dtype == RVM_DTYPE_F32 && rvm_is_contiguous(x) && rvm_length(x) > 0;
 }
 
+/* Rows in one piece, wherever they are: the start of a longer cache is read in place. */
+static int has_rows(const RvmBuffer *x) {
+    if (x->ndim != 4 || x->dtype != RVM_DTYPE_F32 || rvm_length(x) <= 0) return 0;
+    for (int i = 0; i < 3; i++)
+        if (x->strides[i] % 4) return 0;
+    return x->strides[3] == 4 || x->dims[3] == 1;
+}
+
 /* query, key, value: [batch, length, heads, size], or [batch, heads, length, size] if they are by head */
 static int get_attention(const RvmKernelCall *call, Attention *a) {
     const RvmBuffer *q = call->buffers, *k = q + 1, *v = q + 2, *bias = q + 3, *out = q + 4;
@@ -55,7 +64,7 @@ static int get_attention(const RvmKernelCall *call, Attention *a) {
     int length = params->by_head ? 2 : 1, head = params->by_head ? 1 : 2;
     RvmNumber scale;
     for (const RvmBuffer *each = q; each <= v; each++)
-        if (!is_whole(each) || !rvm_is_input(each, out)) return 0;
+        if (!has_rows(each) || !rvm_is_input(each, out)) return 0;
     if (!is_whole(out)) return 0;
     a->batch = q->dims[0];
     a->queries = q->dims[length];
@@ -64,17 +73,17 @@ static int get_attention(const RvmKernelCall *call, Attention *a) {
     a->keys = k->dims[length];
     a->depth = v->dims[3];
     const int64_t out_dims[4] = {a->batch, a->queries, a->heads, a->depth};
-    if (k->dims[0] != a->batch || v->dims[0] != a->batch || k->dims[head] != a->heads ||
-        v->dims[head] != a->heads || v->dims[length] != a->keys || k->dims[3] != a->width ||
+    int64_t shared = k->dims[head];
+    a->times = a->heads / shared;
+    if (k->dims[0] != a->batch || v->dims[0] != a->batch || a->times * shared != a->heads ||
+        v->dims[head] != shared || v->dims[length] != a->keys || k->dims[3] != a->width ||
         !rvm_same_dims(out->dims, out_dims, 4))
         return 0;
     Operand *operands[3] = {&a->query, &a->key, &a->value};
     for (int i = 0; i < 3; i++) {
         const RvmBuffer *x = q + i;
-        int64_t row = x->dims[3];
-        Operand operand = {(const float *)x->data, x->dims[1] * x->dims[2] * row,
-                           params->by_head ? x->dims[2] * row : row,
-                           params->by_head ? row : x->dims[2] * row};
+        Operand operand = {(const float *)x->data, x->strides[0] / 4, x->strides[head] / 4,
+                           x->strides[length] / 4};
         *operands[i] = operand;
     }
     a->out = (float *)out->data;
@@ -313,17 +322,20 @@ static void multiply_few_values(const Attention *a, const float *values, int64_t
     }
 }
 
+static const float *rows_of(const Operand *x, int64_t example, int64_t head) {
+    return x->data + example * x->batch + head * x->head;
+}
+
 /* The results of some queries of a head. */
 static int attend(const RvmKernelCall *call, const Attention *a, const Memory *m, int64_t example,
                   int64_t head, int64_t at, int rows) {
     int64_t depth = lines_of(a->depth);
     const float *bias =
         a->bias ? a->bias + example * a->bias_steps[0] + head * a->bias_steps[1] : NULL;
-    const float *keys = a->key.data + example * a->key.batch + head * a->key.head;
-    const float *values = a->value.data + example * a->value.batch + head * a->value.head;
+    const float *keys = rows_of(&a->key, example, head / a->times);
+    const float *values = rows_of(&a->value, example, head / a->times);
     float greatest[MOST_ROWS], total[MOST_ROWS];
-    pack_queries(a, a->query.data + example * a->query.batch + head * a->query.head + at * a->query.row,
-                 rows, m->query);
+    pack_queries(a, rows_of(&a->query, example, head) + at * a->query.row, rows, m->query);
     for (int r = 0; r < rows; r++) {
         greatest[r] = -INFINITY;
         total[r] = 0;
@@ -369,11 +381,13 @@ static int attend_some(const RvmKernelCall *call, void *work, int64_t piece, int
     RvmPart part = rvm_part(&a->grid, piece);
     int64_t tiles = a->grid.inner;
     Memory m = memory_of(a, a->workspace + thread * memory_bytes(a));
+    int64_t packed = -1;
     for (int64_t i = part.outer; i < part.outer_end; i++) {
         int64_t example = i / a->heads, head = i % a->heads;
-        if (is_packed(a)) {
-            pack_keys(a, a->key.data + example * a->key.batch + head * a->key.head, m.keys);
-            pack_values(a, a->value.data + example * a->value.batch + head * a->value.head, m.values);
+        if (is_packed(a) && packed != i / a->times) {
+            packed = i / a->times;
+            pack_keys(a, rows_of(&a->key, example, head / a->times), m.keys);
+            pack_values(a, rows_of(&a->value, example, head / a->times), m.values);
             if (rvm_must_stop(call, a->keys * (a->width + a->depth) * 32)) return RVM_FAILED;
         }
         for (int64_t t = part.inner; t < part.inner_end; t++) {
