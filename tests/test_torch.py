@@ -68,6 +68,16 @@ def test_compile_takes_the_path_and_the_bytes(path: Path) -> None:
         np.testing.assert_allclose(vm.main(call.args[0])[0], call.result[0], rtol=1e-5)
 
 
+def test_programs_are_compiled_as_models() -> None:
+    """Passes for models find attention; the program says which torch has written it."""
+    executable = relaxvm.compile(archive("shared_heads"), cache=False)
+    assert "nn.attention" in executable.as_text()
+    assert "softmax" not in executable.as_text()
+    assert executable.model is not None
+    assert executable.model.producer == "pytorch"
+    assert executable.model.producer_version.startswith("2.")
+
+
 def test_compile_takes_options() -> None:
     call = load("counting").calls[0]
     vm = relaxvm.VirtualMachine(relaxvm.compile(archive("counting"), functional=True))
