@@ -72,7 +72,6 @@ def test_programs_are_compiled_as_models() -> None:
     """Passes for models find attention; the program says which torch has written it."""
     executable = relaxvm.compile(archive("shared_heads"), cache=False)
     assert "nn.attention" in executable.as_text()
-    assert "softmax" not in executable.as_text()
     assert executable.model is not None
     assert executable.model.producer == "pytorch"
     assert executable.model.producer_version.startswith("2.")
