@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import relaxvm
 from relaxvm import ExecBuilder, FuncKind, Shape, VMExecutable, isa
 from relaxvm.errors import InternalError, RelaxVMWarning
 from relaxvm.executable.formats import binary
@@ -967,3 +968,32 @@ def test_constants_over_memory_that_others_write_are_copied(tmp_path: Path) -> N
             builder.emit_ret(builder.r(0))
         (constant,) = builder.get().constants
         assert np.shares_memory(constant, array) == is_kept
+
+
+def test_a_constant_of_a_program_is_copied_once() -> None:
+    weight = np.ones((64, 64), np.float32)
+
+    def built(value: Any) -> tuple[Any, Any]:
+        x = relaxvm.ir.Var("x", relaxvm.ir.TensorType([64], "float32"))
+        made = relaxvm.ir.const(value)
+        bb = relaxvm.ir.BlockBuilder()
+        with bb.function("main", [x]), bb.dataflow():
+            bb.emit_func_output(bb.emit_output(relaxvm.op.add(x, made)))
+        executable = relaxvm.build(bb.finalize())
+        (found,) = [c for c in executable.constants if isinstance(c, np.ndarray) and c.size > 64]
+        return made.data, found
+
+    data, found = built(weight)
+    assert np.shares_memory(data, found)
+    assert not np.shares_memory(data, weight)
+    assert not data.flags.writeable
+    weight.flags.writeable = False
+    data, found = built(weight)
+    assert np.shares_memory(data, weight)
+    assert np.shares_memory(found, weight)
+
+
+def test_a_constant_that_does_not_fit_its_data_type() -> None:
+    with pytest.raises(OverflowError, match="1099511627776 out of bounds for int32"):
+        relaxvm.ir.const(2**40)
+    assert relaxvm.ir.const(2**40, "int64").data == 2**40

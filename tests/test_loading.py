@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import relaxvm
-from relaxvm import Limits
+from relaxvm import ExecBuilder, Limits
 from relaxvm.errors import FormatError, LimitError, ParseError, RelaxVMWarning, VerifyError
 from relaxvm.executable import FunctionInfo, VMExecutable, loading
 from relaxvm.isa import FuncKind
@@ -100,3 +100,37 @@ def test_other_kernels_do_not_need_another_verification(monkeypatch: pytest.Monk
         verified.ensure_verified(ex.with_kernels({"kernel": print}))
     with pytest.raises(pytest.fail.Exception, match="verified again"):
         verified.ensure_verified(again, limits=Limits(functions=1))
+
+
+def test_tensors_of_a_large_section_are_read_in_place(tmp_path: Path) -> None:
+    """The section is larger than what is read at once; its tensors are parts of one array."""
+    b = ExecBuilder()
+    weights = [np.arange(200_000 + i, dtype=np.float32) for i in range(3)]
+    with b.function("main", num_inputs=0):
+        args = [b.convert_constant(weight) for weight in weights]
+        b.emit_call("vm.builtin.make_tuple", args, dst=b.r(0))
+        b.emit_ret(b.r(0))
+    path = tmp_path / "big.rvm"
+    b.get().export_library(path, aligned=True)
+    found = [c for c in relaxvm.load(path).constants if isinstance(c, np.ndarray)]
+    addresses = [array.ctypes.data for array in found]
+    assert all(address % 64 == 0 for address in addresses)
+    assert 0 < max(addresses) - min(addresses) < sum(array.nbytes for array in found)
+    for array, weight in zip(found, weights, strict=True):
+        np.testing.assert_array_equal(array, weight)
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 1
+
+
+def test_a_large_section_that_is_cut_off(tmp_path: Path) -> None:
+    b = ExecBuilder()
+    with b.function("main", num_inputs=0):
+        weight = b.convert_constant(np.zeros(200_000, np.float32))
+        b.emit_call("vm.builtin.copy", [weight], dst=b.r(0))
+        b.emit_ret(b.r(0))
+    path = tmp_path / "big.rvm"
+    b.get().export_library(path, aligned=True)
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+    with pytest.raises(FormatError, match="truncated"):
+        relaxvm.load(path)

@@ -212,6 +212,32 @@ def test_tensors_in_other_files(tmp_path: Path, compiled: list[Any]) -> None:
         run()
 
 
+def test_tensors_that_change_while_they_are_compiled(
+    tmp_path: Path, compiled: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, weights = tmp_path / "m.onnx", tmp_path / "w.bin"
+    path.write_bytes(model_with_file())
+    weights.write_bytes(np.arange(3, dtype="<f4").tobytes())
+    compile_now = program_cache.hook("compile")
+
+    def and_write(*args: Any, **options: Any) -> Any:
+        made = compile_now(*args, **options)
+        time.sleep(0.05)  # more than a tick of the clock of files
+        weights.write_bytes(np.full(3, 7, "<f4").tobytes())
+        return made
+
+    with monkeypatch.context() as patch:
+        real = program_cache.hook
+        patch.setattr(
+            program_cache, "hook", lambda name: and_write if name == "compile" else real(name)
+        )
+        relaxvm.compile(path)
+    assert not entries()
+    result = VirtualMachine(relaxvm.compile(path)).main(np.zeros(3, "f4"))
+    np.testing.assert_array_equal(result, [7, 7, 7])
+    assert len(compiled) == 2
+
+
 def model_with_file() -> bytes:
     """A model that adds three elements of the file w.bin."""
 

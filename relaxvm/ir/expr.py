@@ -1276,26 +1276,32 @@ PrimValue = prim_value
 
 def const(value: Any, dtype: Any = None) -> Constant:
     """Return a constant tensor.  Python floats become float32 and ints int32 unless `dtype` is
-    given; numpy values keep their data type.
+    given; numpy values keep their data type.  A writable array is copied, so that writing to it
+    later does not change the program.
 
     Raises:
         ExprSizeError: nested lists or tuples have more than 2^24 elements; a numpy array may have
             more.
+        OverflowError: an int does not fit the data type, which is int32 unless `dtype` is given.
         TypeError, ValueError: numpy cannot convert the value to a tensor.
     """
     if isinstance(value, (tuple, list)):
         check_nested(value, MOST_ELEMENTS, "const")
-    if dtype is None and not isinstance(value, (np.ndarray, np.generic)):
+    wanted = None if dtype is None else as_dtype(dtype)
+    if wanted is None and not isinstance(value, (np.ndarray, np.generic)):
         array = np.asarray(value)
-        default = {"f": "float32", "i": "int32"}.get(array.dtype.kind)
-        array = array if default is None else array.astype(default)
+        wanted = {"f": np.dtype("float32"), "i": np.dtype("int32")}.get(array.dtype.kind)
+    if wanted is None or (isinstance(value, np.ndarray) and value.dtype == wanted):
+        array, is_new = np.asarray(value), False
     else:
-        array = np.array(value) if dtype is None else array_of(value, as_dtype(dtype))
+        array, is_new = array_of(value, wanted), True
     if array.dtype.kind == "O" and isinstance(value, int):
         raise OverflowError(f"const: {value} does not fit int64")
     if array.dtype.kind in "OSUMm":
         raise TypeError(f"const: expected numbers, got {type(value).__name__}")
-    return Constant(array)
+    if is_new:
+        array.flags.writeable = False
+    return constant_of(array)
 
 
 def constant_of(array: NDArray[Any]) -> Constant:

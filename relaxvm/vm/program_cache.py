@@ -17,7 +17,7 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -252,11 +252,11 @@ def _cached(program: Any, arguments: _Arguments, limits: Limits | None, make: An
         found = _find(folder, key, source, limits, question)
         if found is not None:
             return found
-        begun = time.perf_counter()
+        begun, started = time.perf_counter(), time.time()
         made: VMExecutable = make()
         log("cache", INFO, "%s: compiled in %.2f s", source.path or "bytes",
             time.perf_counter() - begun)  # fmt: skip
-        _keep(folder, key, source, made)
+        _keep(folder, key, source, made, started)
     return made
 
 
@@ -511,8 +511,20 @@ def _full_key(key: str, source: _Source, files: list[str]) -> str | None:
     return _digest(parts)
 
 
-def _keep(place: str, key: str, source: _Source, made: VMExecutable) -> None:
-    """Write an entry.  What goes wrong is a warning: the program is there."""
+def _states_of(source: _Source, files: Sequence[str]) -> list[tuple[int, ...]]:
+    """The states of the other files of a model; none if one of them is not there."""
+    if source.path is None:
+        return []
+    home = os.path.dirname(os.path.realpath(source.path))
+    try:
+        return [cache_index.state_of(os.stat(os.path.join(home, name))) for name in files]
+    except OSError:
+        return []
+
+
+def _keep(place: str, key: str, source: _Source, made: VMExecutable, started: float) -> None:
+    """Write an entry, unless a file has changed since the compilation started: then the program may
+    be made of what was there before.  What goes wrong is a warning: the program is there."""
     import json
     from pathlib import Path
 
@@ -524,19 +536,19 @@ def _keep(place: str, key: str, source: _Source, made: VMExecutable) -> None:
     try:
         limit = cache_limit()
         files = made.model.files if made.model is not None else ()
-        states = None
         if files:
+            states = _states_of(source, files)
             full = _full_key(key, source, list(files))
-            if full is None:
+            changed = max((state[-1] for state in states), default=None)
+            if full is None or changed is None or changed > started * 1e9:
+                return
+            if _states_of(source, files) != states:
                 return
             _write(folder / key / _FILES, json.dumps(files).encode(), limit)
-            key, states = full, files
+            key = full
         if not source.is_unchanged():
             return
-        written = _write(folder / key / _PROGRAM, made, limit)
-        if states is not None and _full_key(key, source, list(states)) is None:
-            return
-        if written:
+        if _write(folder / key / _PROGRAM, made, limit):
             _evict(folder, key, limit)
     except (OSError, CompilerError, RelaxVMError, TypeError, ValueError) as error:
         warn(f"the compiled program is not kept in {folder}: {error}", RelaxVMWarning)

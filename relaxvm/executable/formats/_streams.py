@@ -31,11 +31,15 @@ class BufferStream:
         share: whether tensors are read-only views of `data`, at whatever alignment they have there,
             instead of aligned copies.
         base: the position of the first byte, if `data` is a part of something.
+        is_own: whether nobody else has `data`: tensors that are aligned there are views of it.
     """
 
-    def __init__(self, data: memoryview, share: bool, base: int = 0) -> None:
+    def __init__(
+        self, data: memoryview, share: bool, base: int = 0, *, is_own: bool = False
+    ) -> None:
         self.data = data
         self.share = share
+        self.is_own = is_own
         self.base = base
         self.position = base
         self.end = base + data.nbytes
@@ -75,8 +79,10 @@ class BufferStream:
     def tensor(self, dtype: np.dtype[Any], shape: Sequence[int], nbytes: int) -> NDArray[Any]:
         """Read a tensor of the little-endian `dtype`, as a read-only array."""
         start = self.skip(nbytes)
-        if self.share:
-            return np.ndarray(shape, dtype, self.data, start)
+        if self.share or (self.is_own and dtype.isnative):
+            found: NDArray[Any] = np.ndarray(shape, dtype, self.data, start)
+            if self.share or found.ctypes.data % Arena.ALIGNMENT == 0:
+                return found
         memory = self.arena.allocate(nbytes)
         memory[:] = self.data[start : start + nbytes]
         return tensor_over(memory, dtype, shape)
@@ -150,13 +156,24 @@ class FileStream:
 
     def part(self, size: int) -> BufferStream:
         start = self.position
-        return BufferStream(memoryview(self.take(size)), False, start)
+        if size <= _WINDOW:
+            return BufferStream(memoryview(self.take(size)), False, start)
+        self._need(size)
+        # What is aligned in the file is aligned in memory.
+        memory = self.arena.allocate(size + start % Arena.ALIGNMENT)[start % Arena.ALIGNMENT :]
+        self._read_into(memory)
+        return BufferStream(memory.toreadonly(), False, start, is_own=True)
 
     def tensor(self, dtype: np.dtype[Any], shape: Sequence[int], nbytes: int) -> NDArray[Any]:
-        rest = self.window[self.at : self.at + nbytes]
-        if nbytes > rest.nbytes:
-            self._need(nbytes)
+        self._need(nbytes)
         memory = self.arena.allocate(nbytes)
+        self._read_into(memory)
+        return tensor_over(memory, dtype, shape)
+
+    def _read_into(self, memory: memoryview) -> None:
+        """Read the next bytes into memory."""
+        nbytes = memory.nbytes
+        rest = self.window[self.at : self.at + nbytes]
         memory[: rest.nbytes] = rest
         self.at += rest.nbytes
         got = rest.nbytes
@@ -166,7 +183,6 @@ class FileStream:
                 raise truncated(self.position - rest.nbytes, nbytes, got)
             got += more
         self.window_end += nbytes - rest.nbytes
-        return tensor_over(memory, dtype, shape)
 
     def tensors(self, count: int, prefix: bytes, most_rank: int) -> list[NDArray[Any]]:
         arrays, self.at, used = read_tensors(

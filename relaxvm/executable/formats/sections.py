@@ -296,9 +296,10 @@ def _load(read: Reader, frame: _Frame, section: Section) -> Any:
     digest = bytes(read.stream.take(frame.checksum_size))
     content = read.stream.part(frame.size)
     if digest:
-        # A copy: what is checked is what is read, even if the memory is changed meanwhile.
-        content.data = memoryview(bytes(content.data))
-        content.share = False
+        if not content.is_own:
+            # A copy: what is checked is what is read, even if the memory is changed meanwhile.
+            content.data = memoryview(bytes(content.data))
+            content.share = False
         if read.checks_content and _digest(content.data) != digest:
             raise FormatError(
                 f"its content has changed: the checksum of bytes {content.position} to "
