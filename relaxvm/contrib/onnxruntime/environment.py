@@ -21,6 +21,7 @@ __all__ = [
     "set_default_logger_severity",
     "set_default_logger_verbosity",
     "set_global_thread_pool_sizes",
+    "set_seed",
 ]
 
 VERSION: Final = "1.32.0"
@@ -80,6 +81,10 @@ def set_global_thread_pool_sizes(intra_op: int, inter_op: int) -> None:
 
     if intra_op > 0:
         set_num_threads(min(intra_op, 256))
+
+
+def set_seed(seed: int) -> None:
+    """Accepted: random operators without a seed of their own draw other numbers in each run."""
 
 
 def enable_telemetry_events() -> None:

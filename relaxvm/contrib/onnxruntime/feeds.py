@@ -36,7 +36,9 @@ def converted(value: Any, expected: ValueInfo) -> Any:
         RuntimeError: it is of a class that onnxruntime does not take.
     """
     if hasattr(value, "_ort_payload"):
-        return value._ort_payload
+        value = value._ort_payload
+        if not hasattr(value, "dense_shape"):
+            return value
     if isinstance(value, np.ndarray):
         return np.asarray(value)
     if isinstance(value, list):

@@ -6,12 +6,16 @@ Source: ``SessionOptions`` and ``RunOptions`` of onnxruntime 1.32.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
-from typing import Any, ClassVar, Final, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
 from .errors import NotImplemented as NotSupported
 from .errors import status
+from .values import OrtValue
+
+if TYPE_CHECKING:
+    from .adapters import LoraAdapter
 
 __all__ = [
     "ExecutionMode",
@@ -99,8 +103,8 @@ class _Options:
 class SessionOptions(_Options):
     """Options of a session.
 
-    `intra_op_num_threads`, `enable_profiling`, `profile_file_prefix` and overrides of free
-    dimensions have an effect.  A path in `optimized_model_filepath`, initializers and libraries of
+    `intra_op_num_threads`, `enable_profiling`, `profile_file_prefix`, overrides of free dimensions
+    by name, and initializers have an effect.  A path in `optimized_model_filepath` and libraries of
     custom operators are refused; the rest is accepted, since it does not change results.
     """
 
@@ -109,6 +113,8 @@ class SessionOptions(_Options):
     optimized_model_filepath: str
     profile_file_prefix: str
     _dimensions: dict[str, int]
+    _constants: dict[str, OrtValue]
+    _files: dict[str, bytes]
 
     _FIELDS: ClassVar[Mapping[str, Any]] = {
         "enable_cpu_mem_arena": True,
@@ -131,7 +137,7 @@ class SessionOptions(_Options):
 
     def __init__(self) -> None:
         super().__init__()
-        vars(self)["_dimensions"] = {}
+        vars(self).update(_dimensions={}, _constants={}, _files={})
 
     def add_session_config_entry(self, key: str, value: str) -> None:
         """Set an entry; none has an effect."""
@@ -160,28 +166,66 @@ class SessionOptions(_Options):
             "relaxvm.compile(path, operators={(domain, name): function}) takes functions",
         )
 
-    def add_initializer(self, name: str, value: Any) -> NoReturn:
-        """Refused."""
-        raise _refused("SessionOptions.add_initializer")
+    def add_initializer(self, name: str, value: Any) -> None:
+        """Give a constant of the model another value, which a session copies when it is made.  A
+        name that the model does not have is ignored.
 
-    def add_external_initializers(self, names: Any, values: Any) -> NoReturn:
-        """Refused."""
-        raise _refused("SessionOptions.add_external_initializers")
+        Raises:
+            RuntimeError: the value is no `OrtValue`.
+        """
+        if not isinstance(value, OrtValue):
+            raise RuntimeError(f"add_initializer: {name}: expected an OrtValue, got {value!r}")
+        self._constants[name] = value
+
+    def add_external_initializers(self, names: Sequence[str], values: Sequence[Any]) -> None:
+        """The same for some constants whose elements are in other files.
+
+        Raises:
+            RuntimeError: there are more names than values, or fewer; or a value is none.
+        """
+        if len(names) != len(values):
+            raise RuntimeError("Expecting names and initializers lists have equal length")
+        for name, value in zip(names, values, strict=True):
+            self.add_initializer(name, value)
 
     def add_external_initializers_from_files_in_memory(
-        self, names: Any, buffers: Any, lengths: Any
-    ) -> NoReturn:
-        """Refused."""
-        raise _refused("SessionOptions.add_external_initializers_from_files_in_memory")
+        self, names: Sequence[str], buffers: Sequence[Any], lengths: Sequence[int]
+    ) -> None:
+        """Give the content of files that have elements of the model's constants.
+
+        Raises:
+            RuntimeError: there are more names than contents or lengths, or fewer; or a content is
+                shorter than its length.
+        """
+        if not len(names) == len(buffers) == len(lengths):
+            raise RuntimeError("Expecting names, buffers and lengths of equal length")
+        for name, buffer, length in zip(names, buffers, lengths, strict=True):
+            content = memoryview(buffer).cast("B")
+            if not 0 <= length <= len(content):
+                raise RuntimeError(f"{name}: expected {length} bytes, got {len(content)}")
+            self._files[name] = bytes(content[:length])
 
     def add_provider(self, name: str, options: Any = None) -> None:
         """Ask for a provider; only ``CPUExecutionProvider`` is there."""
         if name != "CPUExecutionProvider":
             raise _refused(f"SessionOptions.add_provider: {name}")
 
-    def add_provider_for_devices(self, devices: Any, options: Any = None) -> NoReturn:
-        """Refused."""
-        raise _refused("SessionOptions.add_provider_for_devices")
+    def add_provider_for_devices(self, devices: Sequence[Any], options: Any = None) -> None:
+        """Ask for the providers of devices; only that of the CPU is there."""
+        for device in devices:
+            self.add_provider(device.ep_name, options)
+
+    def set_provider_selection_policy(self, policy: Any) -> None:
+        """Accepted: there is one provider."""
+
+    def set_provider_selection_policy_delegate(self, delegate: Any) -> None:
+        """Accepted: there is one provider."""
+
+    def set_load_cancellation_flag(self, is_cancelled: bool) -> None:
+        """End the making of a session, if it has not begun."""
+        vars(self)["_is_cancelled"] = bool(is_cancelled)
+
+    _is_cancelled: bool = False
 
     def has_providers(self) -> bool:
         """Whether providers were added."""
@@ -189,8 +233,8 @@ class SessionOptions(_Options):
 
 
 class RunOptions(_Options):
-    """Options of a run.  `terminate` ends the runs that have them, from any thread; the rest is
-    accepted, and has no effect."""
+    """Options of a run.  `terminate` ends the runs that have them, from any thread; adapters give
+    inputs values; the rest is accepted, and has no effect."""
 
     _FIELDS: ClassVar[Mapping[str, Any]] = {
         "log_severity_level": -1,
@@ -201,11 +245,13 @@ class RunOptions(_Options):
     }
     terminate: bool
     _running: list[Callable[[], None]]
+    _adapters: list[LoraAdapter]
     _lock: threading.Lock
 
     def __init__(self) -> None:
         super().__init__()
         vars(self)["_running"] = []
+        vars(self)["_adapters"] = []
         vars(self)["_lock"] = threading.Lock()
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -236,9 +282,20 @@ class RunOptions(_Options):
         """
         return self._get(key)
 
-    def add_active_adapter(self, adapter: Any) -> NoReturn:
-        """Refused: adapters are not supported."""
-        raise _refused("RunOptions.add_active_adapter")
+    def add_active_adapter(self, adapter: LoraAdapter) -> None:
+        """Have runs take the values of an adapter for inputs of their names.
+
+        Raises:
+            TypeError: it is no `LoraAdapter`.
+        """
+        from .adapters import LoraAdapter
+
+        if not isinstance(adapter, LoraAdapter):
+            raise TypeError(
+                "add_active_adapter(): incompatible function arguments: expected a LoraAdapter, "
+                f"got {adapter!r}"
+            )
+        self._adapters.append(adapter)
 
 
 def _refused(what: str, hint: str = "") -> Exception:

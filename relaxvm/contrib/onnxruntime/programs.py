@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from ...errors import FormatError, RelaxVMError
@@ -60,6 +61,7 @@ class Programs:
     Args:
         model: a path or bytes.
         dimensions: numbers of symbolic dimensions by name.
+        given: what else every program of the model is compiled with.
 
     Attributes:
         info: what the model says of itself.
@@ -69,8 +71,14 @@ class Programs:
             cannot be read or compiled.
     """
 
-    def __init__(self, model: str | bytes, dimensions: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        model: str | bytes,
+        dimensions: Mapping[str, int],
+        given: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
         self._model = model
+        self._given = given
         self._lock = threading.Lock()
         self._machines: dict[Variant, VirtualMachine] = {}
         self._overrides: dict[str, list[int | str]] = {}
@@ -137,8 +145,9 @@ class Programs:
             head = _head(model)
             is_executable = self._is_compiled = head.startswith(_EXECUTABLES)
             if is_executable:
-                if options:
-                    raise status(NotSupported, f"{subject}{', '.join(options)}: this file is "
+                if options or self._given:
+                    names = ", ".join([*options, *self._given])
+                    raise status(NotSupported, f"{subject}{names}: this file is "
                                  "compiled already")  # fmt: skip
                 from ...executable.loading import load
 
@@ -148,7 +157,9 @@ class Programs:
                              "the ONNX model that it was made of is")  # fmt: skip
             if not head:
                 raise status(InvalidArgument, f"{subject}No graph was found in the protobuf.")
-            return VirtualMachine(compile_program(model, **options))
+            return VirtualMachine(
+                compile_program(model, cache=not self._given, **self._given, **options)
+            )
         except FileNotFoundError:
             raise status(
                 NoSuchFile, f"{subject}Load model {model!s} failed. File doesn't exist"

@@ -23,12 +23,12 @@ from ...executable.model_info import ValueInfo
 from .described import ModelMetadata, NodeArg
 from .element_types import type_of_dtype
 from .environment import CPU, get_available_providers
-from .errors import CODES, Fail, InvalidArgument, RuntimeException, status
+from .errors import CODES, Fail, InvalidArgument, ModelLoadCanceled, RuntimeException, status
 from .errors import NotImplemented as NotSupported
 from .feeds import check_missing, converted, symbols_agree, value_for
 from .options import RunOptions, SessionOptions
 from .programs import Programs, Variant
-from .values import OrtValue, check_device, dtype_of_element
+from .values import OrtValue, OrtValueVector, check_device, dtype_of_element
 
 __all__ = ["IOBinding", "InferenceSession"]
 
@@ -87,7 +87,9 @@ class InferenceSession:
         self._enable_fallback = True
         self._threads = max(0, options.intra_op_num_threads)
         self._started = time.perf_counter_ns()
-        self._programs = Programs(model, options._dimensions)
+        if options._is_cancelled:
+            raise status(ModelLoadCanceled, "Session initialization was canceled by the user.")
+        self._programs = Programs(model, options._dimensions, _given_to(options))
         info = self._programs.info
         self._inputs_meta = [NodeArg(each) for each in info.inputs]
         self._outputs_meta = [NodeArg(each) for each in info.outputs]
@@ -216,6 +218,48 @@ class InferenceSession:
 
         threading.Thread(target=work, name="relaxvm-run_async", daemon=True).start()
 
+    def run_with_ortvaluevector(
+        self, run_options: RunOptions | None, feed_names: Sequence[str], feeds: Sequence[OrtValue],
+        fetch_names: Sequence[str], fetches: list[OrtValue], fetch_devices: Any = None,
+    ) -> None:  # fmt: skip
+        """Run the model on values in order; see `run`.  The results are added to `fetches`."""
+        given = dict(zip(feed_names, feeds, strict=True))
+        fetches.extend(self.run_with_ort_values(fetch_names, given, run_options))
+
+    def create_ortvalue_from_shape_and_type(
+        self, shape: Sequence[int], element_type: Any, device_type: str, device_id: int = 0,
+        vendor_id: int = -1,
+    ) -> OrtValue:  # fmt: skip
+        """Return a value with a new array; see `OrtValue.ortvalue_from_shape_and_type`."""
+        return OrtValue.ortvalue_from_shape_and_type(shape, element_type, device_type, device_id)
+
+    def get_input_memory_infos(self) -> list[Any]:
+        """The memory of each input: that of the CPU."""
+        return self._memory(len(self._inputs_meta))
+
+    def get_output_memory_infos(self) -> list[Any]:
+        """The memory of each output: that of the CPU."""
+        return self._memory(len(self._outputs_meta))
+
+    def _memory(self, count: int) -> list[Any]:
+        return [device.memory_info() for device in self._devices(count)]
+
+    def get_input_epdevices(self) -> list[Any]:
+        """The provider of each input: that of the CPU."""
+        return self._devices(len(self._inputs_meta))
+
+    def _devices(self, count: int) -> list[Any]:
+        from .devices import get_ep_devices
+
+        return get_ep_devices() * count
+
+    def get_tuning_results(self) -> list[Any]:
+        """What was found by trying kernels: nothing."""
+        return []
+
+    def set_tuning_results(self, results: Any, *, error_on_invalid: bool = False) -> None:
+        """Accepted: no kernels are tried."""
+
     def io_binding(self) -> IOBinding:
         """Return a binding of memory to inputs and outputs."""
         return IOBinding(self)
@@ -251,6 +295,10 @@ class InferenceSession:
         self, feed: Mapping[str, Any], run_options: RunOptions | None, names: Collection[str]
     ) -> dict[str, Any]:
         """The results, those of outputs with these names among them."""
+        if run_options is not None and run_options._adapters:
+            from .adapters import parameters_of
+
+            feed = {**feed, **parameters_of(run_options._adapters)}
         given = {}
         for name, value in feed.items():
             expected = self._known.get(name)
@@ -336,18 +384,20 @@ class InferenceSession:
 
     def __getattr__(self, name: str) -> NoReturn:
         if name in _REFUSED:
-            raise status(NotSupported, f"InferenceSession.{name} is not supported by relaxvm")
+            raise status(
+                NotSupported,
+                f"InferenceSession.{name} is not supported by relaxvm: {_REFUSED[name]}",
+            )
         raise AttributeError(
             f"'InferenceSession' object has no attribute {name!r}", name=name, obj=self
         )
 
 
-_REFUSED: Final = frozenset({
-    "create_ortvalue_from_shape_and_type", "get_input_epdevices", "get_input_memory_infos",
-    "get_output_memory_infos", "get_provider_graph_assignment_info", "get_tuning_results",
-    "release_captured_graph", "run_with_ortvaluevector", "set_ep_dynamic_options",
-    "set_tuning_results",
-})  # fmt: skip
+_REFUSED: Final = {
+    "get_provider_graph_assignment_info": "there is one provider, and no graph is cut",
+    "release_captured_graph": "graphs are captured on other devices alone",
+    "set_ep_dynamic_options": "there is one provider, and it has no options",
+}
 
 
 class IOBinding:
@@ -418,9 +468,9 @@ class IOBinding:
         """The values of the outputs, in the order in which they were asked for."""
         return list(self._results)
 
-    def get_outputs_as_ortvaluevector(self) -> list[OrtValue]:
+    def get_outputs_as_ortvaluevector(self) -> OrtValueVector:
         """The same as `get_outputs`."""
-        return self.get_outputs()
+        return OrtValueVector(self._results)
 
     def copy_outputs_to_cpu(self) -> list[Any]:
         """The outputs as arrays."""
@@ -443,6 +493,16 @@ class IOBinding:
             bound = self._outputs[name]
             results.append(OrtValue(result) if bound is None else _filled(name, bound, result))
         self._results = results
+
+
+def _given_to(options: SessionOptions) -> dict[str, Any]:
+    """What every program of a session is compiled with."""
+    given: dict[str, Any] = {}
+    if options._constants:
+        given["constants"] = {name: each.numpy() for name, each in options._constants.items()}
+    if options._files:
+        given["files"] = options._files
+    return given
 
 
 def session_options(options: Any) -> RunOptions | None:

@@ -1,26 +1,23 @@
 """OrtValue and OrtDevice: values of models that a program keeps.
 
-Source: ``OrtValue``, ``OrtDevice`` and ``SparseTensor`` of onnxruntime 1.32.
+Source: ``OrtValue``, ``OrtValueVector`` and ``OrtDevice`` of onnxruntime 1.32.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final, NoReturn
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .element_types import dtype_of_code, element_of, element_type, type_of_dtype
-from .errors import NotImplemented as NotSupported
-from .errors import status
 
-__all__ = ["OrtDevice", "OrtValue", "SparseTensor", "check_device", "dtype_of_element"]
+__all__ = ["OrtDevice", "OrtValue", "OrtValueVector", "check_device", "dtype_of_element"]
 
 _KNOWN: Final = {
     "cpu": 0, "cuda": 1, "npu": 2, "fpga": 3, "dml": 1, "webgpu": 1, "cann": 2, "gpu": 1,
 }  # fmt: skip
-_NO_SPARSE: Final = "sparse tensors are not supported by relaxvm"
 
 
 def check_device(name: str) -> None:
@@ -138,9 +135,9 @@ class OrtValue:
         return cls(np.empty(tuple(shape), dtype_of_element(element_type)))
 
     @classmethod
-    def ort_value_from_sparse_tensor(cls, sparse_tensor: Any) -> NoReturn:
-        """Refused: sparse tensors are not supported."""
-        raise status(NotSupported, _NO_SPARSE)
+    def ort_value_from_sparse_tensor(cls, sparse_tensor: Any) -> OrtValue:
+        """Return a value that is a `SparseTensor`; no run takes it."""
+        return cls(sparse_tensor)
 
     @classmethod
     def from_dlpack(cls, data: Any, /) -> OrtValue:
@@ -154,9 +151,15 @@ class OrtValue:
         device: tuple[int, int] = self._array.__dlpack_device__()
         return device
 
-    def as_sparse_tensor(self) -> NoReturn:
-        """Refused: sparse tensors are not supported."""
-        raise status(NotSupported, _NO_SPARSE)
+    def as_sparse_tensor(self) -> Any:
+        """The `SparseTensor`.
+
+        Raises:
+            RuntimeError: it is another value.
+        """
+        if not self.is_sparse_tensor():
+            raise RuntimeError("This OrtValue does not contain a sparse tensor")
+        return self._ort_payload
 
     @property
     def _array(self) -> NDArray[Any]:
@@ -173,6 +176,8 @@ class OrtValue:
 
     def shape(self) -> list[int]:
         """The dimensions."""
+        if self.is_sparse_tensor():
+            return [int(dim) for dim in self._ort_payload.dense_shape()]
         return list(self._array.shape)
 
     def data_type(self) -> str:
@@ -181,11 +186,13 @@ class OrtValue:
         if isinstance(value, list):
             inner = value[0].dtype if value else np.dtype(np.float32)
             return f"seq({type_of_dtype(inner)})"
+        if self.is_sparse_tensor():
+            return str(value.data_type())
         return type_of_dtype(self._array.dtype) or ""
 
     def element_type(self) -> int:
         """The number in ONNX of the type of the elements."""
-        return element_type(self.data_type())
+        return element_type(self.data_type().removeprefix("sparse_"))
 
     def device_name(self) -> str:
         """The kind of device."""
@@ -208,8 +215,8 @@ class OrtValue:
         return isinstance(self._ort_payload, np.ndarray)
 
     def is_sparse_tensor(self) -> bool:
-        """Whether it is a sparse tensor: never."""
-        return False
+        """Whether it is a sparse tensor."""
+        return hasattr(self._ort_payload, "dense_shape")
 
     def is_tensor_sequence(self) -> bool:
         """Whether it is a sequence of tensors."""
@@ -234,15 +241,28 @@ class OrtValue:
         np.copyto(self._array, new.reshape(self._array.shape))
 
 
-class SparseTensor:
-    """Refused: sparse tensors are not supported."""
+class OrtValueVector(list[OrtValue]):
+    """A list of values, with the names of the vector of onnxruntime."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        raise status(NotSupported, _NO_SPARSE)
+    def push_back(self, value: Any) -> None:
+        """Add a value, or a tensor of another package by DLPack."""
+        self.append(value if isinstance(value, OrtValue) else OrtValue.from_dlpack(value))
 
-    @classmethod
-    def sparse_coo_from_numpy(cls, *args: Any) -> NoReturn:
-        """Refused."""
-        raise status(NotSupported, _NO_SPARSE)
+    def reserve(self, count: int) -> None:
+        """Accepted: a list grows by itself."""
 
-    sparse_csr_from_numpy = sparse_coo_from_numpy
+    def shrink_to_fit(self) -> None:
+        """Accepted."""
+
+    def element_type_at(self, idx: int) -> int:
+        """The number in ONNX of the elements of a value."""
+        return self[idx].element_type()
+
+    def dlpack_at(self, idx: int) -> Any:
+        """A value as a capsule of DLPack."""
+        return self[idx].__dlpack__()
+
+    def to_dlpacks(self, to_tensor: Callable[[Any], Any] | None = None) -> list[Any]:
+        """All values as capsules of DLPack, or what a function makes of these."""
+        capsules = [value.__dlpack__() for value in self]
+        return capsules if to_tensor is None else [to_tensor(each) for each in capsules]

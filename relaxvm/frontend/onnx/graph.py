@@ -43,10 +43,21 @@ __all__ = ["Context", "Graph", "Problem", "Undecided", "kind_of_type", "number_o
 
 BUILTIN_PREFIX: Final = "relaxvm.builtin."
 _PURE_PACKED: Final = Op.get("relax.call_pure_packed")
+_NONE: Final[Mapping[str, NDArray[Any]]] = {}
 _MOST_DEPTH: Final = 64
 """Graphs within graphs, and calls of functions within functions."""
 _MOST_NODES: Final = 100_000
 """Nodes of graphs within graphs and of functions, which count each time they are imported."""
+
+
+def _check_replaced(tensor: messages.Tensor, array: NDArray[Any]) -> None:
+    """Check that a value fits the constant that it replaces."""
+    name = readable(tensor.name)
+    dtype = dtype_of(tensor.data_type, name)
+    got = "str" if array.dtype.kind in "OUS" else array.dtype.name
+    if got != dtype or array.shape != tuple(tensor.dims):
+        raise Problem(f"constants: {name!r}: expected {dtype}{[int(dim) for dim in tensor.dims]}, "
+                      f"got {got}{list(array.shape)}")  # fmt: skip
 
 
 class Undecided(Problem):
@@ -209,11 +220,21 @@ class Graph(Emitter):
 
     # Nodes
 
-    def add_constants(self, graph: messages.Graph) -> None:
-        """Define the constants of a graph."""
+    def add_constants(
+        self, graph: messages.Graph, replaced: Mapping[str, NDArray[Any]] = _NONE
+    ) -> None:
+        """Define the constants of a graph, some of them with other values than the model's.
+
+        Raises:
+            Problem: a value does not have the data type and the shape of the constant.
+        """
         for tensor in graph.initializer:
             subject = f"{self.context.name}: constant {readable(tensor.name)!r}"
-            array = to_array(tensor, self.context.external, subject)
+            array = replaced.get(tensor.name)
+            if array is None:
+                array = to_array(tensor, self.context.external, subject)
+            else:
+                _check_replaced(tensor, array)
             is_text = tensor.data_type == messages.DataType.STRING
             self[tensor.name] = Value(known=array, dtype="str" if is_text else None)
         for sparse in graph.sparse_initializer:

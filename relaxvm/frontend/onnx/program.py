@@ -8,6 +8,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ...errors import FormatError, RelaxVMError
 from ...executable.file_kinds import HEAD_BYTES, KINDS, kind_of
 from ...executable.model_info import is_named
@@ -98,6 +100,8 @@ def from_onnx(
     extra_outputs: Sequence[str] = (),
     outputs: Sequence[str] | None = None,
     caches: Mapping[str, str] | None = None,
+    constants: Mapping[str, Any] | None = None,
+    files: Mapping[str, bytes] | None = None,
     limits: Limits | None = None,
 ) -> IRModule:
     """Import an ONNX model.
@@ -124,6 +128,10 @@ def from_onnx(
             a decoder do.  Both become state that the VM keeps (``vm.state``), empty at first, and
             what is new is written behind what is there, without a copy; see
             `relaxvm.frontend.onnx.caches`.
+        constants: name of a constant -> its value, in place of the model's.  Names that the model
+            does not have are ignored.
+        files: name of a file with elements of constants, as the model has it -> the bytes, in place
+            of a file in the folder of the model.
         limits: bounds for a model of unknown origin: the time and memory of the import
             (`wall_time`, `live_bytes`, `alloc_bytes`), and the bytes of a file (`file_bytes`),
             which is read and not mapped into memory if this is lower than that of ``Limits()``.
@@ -155,9 +163,9 @@ def from_onnx(
             _choose_outputs(found.graph, outputs, kept, name)
         with headroom("from_onnx"):
             return _import(
-                found, name, ExternalData(folder, limits), shape_dict, dtype_dict, opset,
+                found, name, ExternalData(folder, limits, files), shape_dict, dtype_dict, opset,
                 keep_params_in_input, sanitize_input_names, operators or {}, constants_as_inputs,
-                kept,
+                kept, constants or {},
             )  # fmt: skip
 
     return run_limited(work, limits, "from_onnx")
@@ -175,6 +183,7 @@ def _import(
     operators: Mapping[tuple[str, str], Callable[..., Any]],
     constants_as_inputs: Collection[str],
     caches: Caches | None,
+    replaced: Mapping[str, Any],
 ) -> IRModule:
     assert found.graph is not None
     graph = found.graph
@@ -191,7 +200,7 @@ def _import(
     _refuse_unknown(context, found, graph)
     top = Graph(context)
     try:
-        top.add_constants(graph)
+        top.add_constants(graph, {name: np.array(each) for name, each in replaced.items()})
     except Problem as problem:
         raise RelaxVMError(f"{name}: {problem}") from None
     constants = set(top.values)

@@ -7,6 +7,7 @@ a copy.  A file with external data is read only if it is in the folder of the mo
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -83,18 +84,25 @@ class ExternalData:
     Args:
         folder: of the model; None if it has none, because it was given as bytes.
         limits: bounds of the bytes of a file.
+        given: name of a file -> its bytes, in place of one in the folder.
     """
 
-    def __init__(self, folder: Path | None, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path | None,
+        limits: Limits | None = None,
+        given: Mapping[str, bytes] | None = None,
+    ) -> None:
         self.folder = folder
         self._limits = limits or Limits()
-        self._open: dict[str, memoryview] = {}
+        self._given = {name: memoryview(data).cast("B") for name, data in (given or {}).items()}
+        self._open: dict[str, memoryview] = dict(self._given)
         self._bytes = 0  # of the files that are read, and not mapped
 
     @property
     def files(self) -> tuple[str, ...]:
         """The names of the files that were read."""
-        return tuple(self._open)
+        return tuple([name for name in self._open if name not in self._given])
 
     def read(self, tensor: Tensor, subject: str) -> memoryview:
         """The bytes of a tensor.

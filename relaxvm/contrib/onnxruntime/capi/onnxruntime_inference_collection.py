@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from ..adapters import AdapterFormat
+from ..memory import copy_tensors
 from ..session import InferenceSession, IOBinding
-from ..values import OrtDevice, OrtValue, SparseTensor
+from ..sparse import SparseTensor
+from ..values import OrtDevice, OrtValue
 
-__all__ = ["IOBinding", "InferenceSession", "OrtDevice", "OrtValue", "SparseTensor"]
+__all__ = ["AdapterFormat", "IOBinding", "InferenceSession", "OrtDevice", "OrtValue",
+           "SparseTensor", "copy_tensors"]  # fmt: skip

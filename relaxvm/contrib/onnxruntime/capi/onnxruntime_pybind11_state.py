@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+from ..adapters import AdapterFormat, LoraAdapter
 from ..described import ModelMetadata, NodeArg
+from ..devices import (
+    OrtDeviceVendorId,
+    OrtEpDevice,
+    OrtExecutionProviderDevicePolicy,
+    OrtHardwareDevice,
+    OrtHardwareDeviceType,
+    get_ep_devices,
+)
 from ..environment import (
+    disable_telemetry_events,
+    enable_telemetry_events,
     get_all_providers,
     get_available_providers,
     get_build_info,
     get_device,
     get_version_string,
+    has_collective_ops,
+    set_default_logger_callback,
     set_default_logger_severity,
     set_default_logger_verbosity,
+    set_global_thread_pool_sizes,
+    set_seed,
 )
 from ..errors import (
     EngineError,
@@ -28,7 +43,18 @@ from ..errors import (
     NotImplemented,  # noqa: A004  (onnxruntime's name)
     RuntimeException,
 )
-from ..memory import OrtAllocatorType, OrtMemType, OrtSparseFormat
+from ..memory import (
+    OrtAllocatorType,
+    OrtArenaCfg,
+    OrtDeviceMemoryType,
+    OrtMemoryInfo,
+    OrtMemoryInfoDeviceType,
+    OrtMemType,
+    OrtSparseFormat,
+    copy_tensors,
+    create_and_register_allocator,
+    create_and_register_allocator_v2,
+)
 from ..options import (
     ExecutionMode,
     ExecutionOrder,
@@ -38,9 +64,11 @@ from ..options import (
 )
 from ..session import InferenceSession
 from ..session import IOBinding as SessionIOBinding
-from ..values import OrtDevice, OrtValue, SparseTensor
+from ..sparse import SparseBlockSparseView, SparseCooView, SparseCsrView, SparseTensor
+from ..values import OrtDevice, OrtValue, OrtValueVector
 
 __all__ = [
+    "AdapterFormat",
     "EPFail",
     "EngineError",
     "ExecutionMode",
@@ -51,6 +79,7 @@ __all__ = [
     "InvalidArgument",
     "InvalidGraph",
     "InvalidProtobuf",
+    "LoraAdapter",
     "ModelLoadCanceled",
     "ModelLoaded",
     "ModelMetadata",
@@ -61,20 +90,43 @@ __all__ = [
     "NotFound",
     "NotImplemented",
     "OrtAllocatorType",
+    "OrtArenaCfg",
     "OrtDevice",
+    "OrtDeviceMemoryType",
+    "OrtDeviceVendorId",
+    "OrtEpDevice",
+    "OrtExecutionProviderDevicePolicy",
+    "OrtHardwareDevice",
+    "OrtHardwareDeviceType",
     "OrtMemType",
+    "OrtMemoryInfo",
+    "OrtMemoryInfoDeviceType",
     "OrtSparseFormat",
     "OrtValue",
+    "OrtValueVector",
     "RunOptions",
     "RuntimeException",
     "SessionIOBinding",
     "SessionOptions",
+    "SparseBlockSparseView",
+    "SparseCooView",
+    "SparseCsrView",
     "SparseTensor",
+    "copy_tensors",
+    "create_and_register_allocator",
+    "create_and_register_allocator_v2",
+    "disable_telemetry_events",
+    "enable_telemetry_events",
     "get_all_providers",
     "get_available_providers",
     "get_build_info",
     "get_device",
+    "get_ep_devices",
     "get_version_string",
+    "has_collective_ops",
+    "set_default_logger_callback",
     "set_default_logger_severity",
     "set_default_logger_verbosity",
+    "set_global_thread_pool_sizes",
+    "set_seed",
 ]
