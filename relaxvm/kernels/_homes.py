@@ -134,6 +134,12 @@ KERNELS: Final = {
         "tril",
         "triu",
     ),
+    "integers": (
+        "nn.integer_conv2d_blocks",
+        "nn.integer_linear_blocks",
+        "quantization_range",
+        "quantize_bytes",
+    ),
     "linear": (
         "nn.apply",
         "nn.attention_tiles",

@@ -33,7 +33,7 @@ from .kinds import Flag, Float, Floats, Integers, Out, OutLike, SameType
 from .pooling import Size2d, avg_pool2d, max_pool2d
 
 __all__ = ["BLOCK", "blocks_of", "pack_bias", "pack_depthwise", "pack_direct", "pack_gathered",
-           "pack_planes", "pack_winograd", "scale_outputs"]  # fmt: skip
+           "pack_planes", "pack_winograd", "planes_of", "scale_outputs"]  # fmt: skip
 
 BLOCK: Final = 16
 """Channels of a block: a line of 64 bytes of float32."""
@@ -115,7 +115,7 @@ def _check_blocks(name: str, x: Images) -> None:
         )
 
 
-def _planes(x: Images) -> Images:
+def planes_of(x: Images) -> Images:
     """A copy of blocks as x[batch, channels, height, width]."""
     batch, blocks, height, width, _ = x.shape
     planes = np.empty((batch, blocks * BLOCK, height, width), x.dtype)
@@ -146,7 +146,7 @@ def max_pool2d_blocks(
     )
     check_out(out, x.dtype, (*x.shape[:2], *windows.count, BLOCK))
     result = np.empty((x.shape[0], x.shape[1] * BLOCK, *windows.count), x.dtype)
-    max_pool2d(_planes(x), pool_size, strides, padding, dilation, ceil_mode, result)
+    max_pool2d(planes_of(x), pool_size, strides, padding, dilation, ceil_mode, result)
     to_blocks(result, out)
 
 
@@ -169,7 +169,7 @@ def avg_pool2d_blocks(
     )
     check_out(out, x.dtype, (*x.shape[:2], *windows.count, BLOCK))
     result = np.empty((x.shape[0], x.shape[1] * BLOCK, *windows.count), x.dtype)
-    planes = _planes(x)
+    planes = planes_of(x)
     avg_pool2d(
         planes, pool_size, strides, padding, dilation, ceil_mode, count_include_pad, result
     )
@@ -381,7 +381,7 @@ def conv2d_blocks(
     for its operands in another layout."""
     if weight.ndim == 6:
         _check_blocks("x", x)
-        planes = _planes(x)
+        planes = planes_of(x)
         outputs, inputs, tall, wide = weight.shape[:4]
         plain = weight.transpose(0, 5, 1, 4, 2, 3).reshape(
             outputs * weight.shape[5], inputs * weight.shape[4], tall, wide
@@ -439,7 +439,7 @@ def conv2d_gathered_blocks(
         raise WrongValue(
             f"channels: expected at most {x.shape[1] * BLOCK - 1}, got {places[used].max()}"
         )
-    planes = _planes(x)
+    planes = planes_of(x)
     result = np.zeros((batch, outputs * BLOCK, *windows.count), np.float32)
     for block in range(outputs):
         own = places[block][used[block]]
@@ -478,7 +478,7 @@ def conv2d_depthwise_blocks(
     _check_one_group(groups)
     plain = weight.transpose(0, 3, 1, 2).reshape(-1, 1, *weight.shape[1:3])
     finish = _Finish(bias, residual, low, high, slope, function, scale, shift)
-    _convolve(_planes(x), plain, (strides, padding, dilation), len(plain), finish, out)
+    _convolve(planes_of(x), plain, (strides, padding, dilation), len(plain), finish, out)
 
 
 @kernel("nn.conv2d_winograd_blocks")
@@ -520,7 +520,7 @@ def conv2d_winograd_blocks(
     result = np.empty((batch, outputs * BLOCK, *windows.count), np.float32)
     matrices = np.ascontiguousarray(weight.transpose(0, 1, 4, 2, 3))
     matrices = matrices.reshape(_POINTS**2, outputs * BLOCK, -1)
-    for image, written in zip(_planes(x), result, strict=True):
+    for image, written in zip(planes_of(x), result, strict=True):
         _winograd(image, matrices, padding, written)
     _Finish(bias, residual, low, high, slope, function, scale, shift).write(result, out)
 

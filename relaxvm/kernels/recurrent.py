@@ -26,7 +26,7 @@ from ._multiply import multiply
 from .checks import WrongValue, check_out, native, working_dtype
 from .kinds import Flag, Floats, Integers, Number, Out, Text, a_choice
 
-__all__: list[str] = []
+__all__ = ["range_of"]
 
 Direction: TypeAlias = Annotated[str, a_choice("forward", "reverse", "bidirectional")]
 Array: TypeAlias = NDArray[Any]
@@ -180,7 +180,7 @@ def _recur(
 def as_quantized(x: Array) -> Array:
     """x, rounded to 256 numbers of equal distance from its least to its greatest element, 0 among
     them: what ``DynamicQuantizeLinear`` of the ONNX specification and its inverse leave of it."""
-    least, greatest = _bound(np.minimum, x), _bound(np.maximum, x)
+    least, greatest = range_of(x)
     scale = (greatest - least) / x.dtype.type(255)
     if not scale > 0:
         return x
@@ -192,6 +192,11 @@ def as_quantized(x: Array) -> Array:
 
     apply(rounded, found, x)
     return found
+
+
+def range_of(x: Array) -> tuple[Any, Any]:
+    """The least and the greatest element, 0 among them."""
+    return _bound(np.minimum, x), _bound(np.maximum, x)
 
 
 def _bound(ufunc: np.ufunc, x: Array) -> Any:

@@ -1,0 +1,847 @@
+/* Products of bytes: linear layers, convolutions in blocks of channels, quantization.
+ *
+ *   sum[pixel, output] = bias[output] + sum over k of (x[pixel, k] - x_zero) * (weight[k, output] + shift)
+ *
+ * exactly, in 32 bits; the caller sees to it that they suffice.  With a factor, sums become float32 and are
+ * multiplied; then there may be a number to add, a function, and quantization: division by a scale, rounding
+ * to the nearest integer, halves to the even one, a zero point, and bounds.
+ *
+ * Bytes of x are unsigned, weights signed.  Signed x is moved by 128, as is its zero point.  The zero point
+ * and the shift are taken out of the products: with w the weights as they are in memory, and S[output] the
+ * sums of (w + shift),
+ *
+ *   sum over k of (x - x_zero) * (w + shift) = sum of x * w + shift * sum of x - x_zero * S[output].
+ *
+ * So padding is x_zero, and what fills a line of 16 input channels has the weight -shift.  Four bytes of a
+ * pixel are in each lane of 32 bits, and weights are interleaved in the same way: [block of outputs, line of 16
+ * inputs, 4, 16 outputs, 4 inputs].
+ *
+ * VNNI multiplies and adds up four bytes in one instruction.  Without it, even and odd bytes are widened to 16
+ * bits, whose products in pairs fit in 32: `vpmaddubsw`, which needs no widening, saturates at 16 bits.
+ */
+#include "blocks.h"
+#include "pieces.h"
+
+#define QUAD 4                          /* bytes of a lane */
+#define QUADS (RVM_BLOCK / QUAD)        /* of a line of 16 inputs */
+#define LINE_WEIGHTS (RVM_BLOCK * RVM_BLOCK)
+#define MOST_SUMS (14 * 4 * RVM_BLOCK)  /* of a tile */
+#define RUN 224                         /* pixels whose inputs stay in the cache while all outputs are computed */
+#define CACHED_BYTES (1 << 18)          /* of inputs of a run */
+
+typedef uint32_t vu __attribute__((vector_size(RVM_LANES * 4)));
+typedef uint16_t vu16 __attribute__((vector_size(RVM_LANES * 4)));
+typedef int16_t vi16 __attribute__((vector_size(RVM_LANES * 4)));
+typedef uint8_t vbytes __attribute__((vector_size(RVM_LANES)));
+
+/* ---- tiles --------------------------------------------------------------------------------------- */
+/* Rows of lines: row r has term t at x + r * x_step + terms[t].  Of the terms from `whole` on, only the first
+ * `left` quads are there. */
+typedef struct {
+    const uint8_t *x;
+    const int8_t *weight;
+    const int64_t *terms;
+    int64_t count, whole, left;
+    int64_t x_step, weight_block;
+} Bytes;
+
+typedef void (*Tile)(const Bytes *b, int64_t first, int32_t *sums);
+
+typedef struct {
+    int rows, blocks, few, many;
+    Tile one[14], two[14], of_few[3]; /* by rows, less 1 */
+} Tiles;
+
+static inline int32_t four_bytes(const uint8_t *x) {
+    int32_t four;
+    memcpy(&four, x, sizeof four);
+    return four;
+}
+
+static inline vi plain_all(const uint8_t *x) {
+#if defined(__AVX512F__)
+    return (vi)_mm512_set1_epi32(four_bytes(x));
+#elif defined(__AVX2__)
+    return (vi)_mm256_set1_epi32(four_bytes(x));
+#else
+    int32_t four = four_bytes(x);
+    return (vi){four, four, four, four};
+#endif
+}
+
+static inline vi plain_dot(vi sum, vi x, vi w) {
+#if defined(__SSE2__)
+    vi16 even = (vi16)((vu16)w << 8) >> 8, odd = (vi16)w >> 8;
+    vi16 x_even = (vi16)(x & 0x00ff00ff), x_odd = (vi16)((vu16)x >> 8);
+#if defined(__AVX512F__)
+    return (vi)((vu)sum + (vu)_mm512_madd_epi16((__m512i)x_even, (__m512i)even) +
+                (vu)_mm512_madd_epi16((__m512i)x_odd, (__m512i)odd));
+#elif defined(__AVX2__)
+    return (vi)((vu)sum + (vu)_mm256_madd_epi16((__m256i)x_even, (__m256i)even) +
+                (vu)_mm256_madd_epi16((__m256i)x_odd, (__m256i)odd));
+#else
+    return (vi)((vu)sum + (vu)_mm_madd_epi16((__m128i)x_even, (__m128i)even) +
+                (vu)_mm_madd_epi16((__m128i)x_odd, (__m128i)odd));
+#endif
+#else
+    vu total = (vu)sum;
+    for (int i = 0; i < QUAD; i++)
+        total += (vu)((vi)((vu)x >> (8 * i) & 255) * ((vi)((vu)w << (24 - 8 * i)) >> 24));
+    return (vi)total;
+#endif
+}
+
+#define METHOD(name) plain_##name
+#define TARGET
+#define DOT plain_dot
+#if defined(__AVX512F__)
+#define PIXELS 8
+#define BLOCKS 2
+#define FEW 3
+#define MANY 4
+#elif defined(__AVX2__)
+#define PIXELS 4
+#define BLOCKS 1
+#define FEW 1
+#define MANY 2
+#else
+#define PIXELS 2
+#define BLOCKS 1
+#define FEW 1
+#define MANY 2
+#endif
+#include "integer_tiles.h"
+
+#if defined(__AVX512F__)
+#define HAS_VNNI 1
+#define VNNI __attribute__((target("avx512vnni")))
+static inline VNNI __attribute__((always_inline)) vi vnni_all(const uint8_t *x) {
+    return (vi)_mm512_set1_epi32(four_bytes(x));
+}
+static inline VNNI __attribute__((always_inline)) vi vnni_dot(vi sum, vi x, vi w) {
+    return (vi)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)x, (__m512i)w);
+}
+#define METHOD(name) vnni_##name
+#define TARGET VNNI
+#define DOT vnni_dot
+#define PIXELS 14
+#define BLOCKS 2
+#define FEW 3
+#define MANY 4
+#include "integer_tiles.h"
+#endif
+
+/* ---- what follows the sums ----------------------------------------------------------------------- */
+typedef struct {
+    const int32_t *corrections; /* a number to add, for each output */
+    const float *factors, *more; /* of each output; NULL for none */
+    int64_t function;
+    int dtype;                   /* of the results */
+    int is_divided;
+    float scale, zero, low, high; /* bounds include the zero point */
+} Finish;
+
+static inline vi to_nearest(vf x) {
+    const vf magic = rvm_all(0x1.8p23f);
+    return __builtin_convertvector((x + magic) - magic, vi);
+}
+
+/* Quantize: x / scale, rounded, plus the zero point, within bounds; NaN gives 0.  Bounds are taken before
+ * the sum, which gives the same. */
+static inline vbytes to_bytes(const Finish *f, vf x) {
+    x = rvm_at_most(rvm_all(f->high - f->zero), rvm_at_least(rvm_all(f->low - f->zero), x));
+    vi is_number = x == x;
+    return __builtin_convertvector((vu)((to_nearest(x) + (int32_t)f->zero) & is_number), vbytes);
+}
+
+/* The results of `lines` pixels of 16 outputs, of which the first `count` are written, from their sums.
+ * `more[line]`, if any, is added to each of a line.  `out` is where the first result belongs; `step` elements
+ * to the next line. */
+static void finish(const Finish *f, int32_t *sums, int64_t lines, int64_t channel, const int32_t *row_sums,
+                   char *out, int64_t step, int64_t count) {
+    float *floats = (float *)sums;
+    for (int lane = 0; lane < RVM_BLOCK; lane += RVM_LANES) {
+        vu correction;
+        vf factor = f->factors ? rvm_load(f->factors + channel + lane) : rvm_all(1);
+        vf more = f->more ? rvm_load(f->more + channel + lane) : rvm_all(0);
+        memcpy(&correction, f->corrections + channel + lane, sizeof correction);
+        for (int64_t i = 0; i < lines; i++) {
+            int32_t *at = sums + i * RVM_BLOCK + lane;
+            vu sum;
+            memcpy(&sum, at, sizeof sum);
+            sum += correction;
+            if (row_sums) sum += (uint32_t)row_sums[i];
+            if (f->factors) {
+                vf real = __builtin_convertvector((vi)sum, vf) * factor;
+                if (f->more) real += more;
+                memcpy(at, &real, sizeof real);
+            } else {
+                memcpy(at, &sum, sizeof sum);
+            }
+        }
+    }
+    if (f->function != RVM_NO_INT) rvm_apply(f->function, floats, lines * RVM_BLOCK);
+    if (f->dtype == RVM_DTYPE_I32 || f->dtype == RVM_DTYPE_F32) {
+        for (int64_t i = 0; i < lines; i++) memcpy(out + i * step * 4, sums + i * RVM_BLOCK, (size_t)count * 4);
+        return;
+    }
+    for (int64_t i = 0; i < lines; i++) {
+        uint8_t bytes[RVM_BLOCK];
+        for (int lane = 0; lane < RVM_BLOCK; lane += RVM_LANES) {
+            vf x = rvm_load(floats + i * RVM_BLOCK + lane);
+            if (f->is_divided) x /= rvm_all(f->scale);
+            vbytes some = to_bytes(f, x);
+            memcpy(bytes + lane, &some, sizeof some);
+        }
+        memcpy(out + i * step, bytes, (size_t)count);
+    }
+}
+
+/* ---- a product, checked -------------------------------------------------------------------------- */
+typedef struct {
+    RvmInts strides, padding, dilation; /* of convolutions */
+    int64_t shift, function;
+} IntegerParams;
+
+enum { X, X_ZERO, WEIGHT, SUMS, BIAS, FACTOR, MORE, SCALE, ZERO, OUT, BUFFERS };
+
+typedef struct {
+    const RvmKernelCall *call;
+    int64_t images, lines, outputs, channels;  /* blocks of inputs and outputs; outputs that there are */
+    int64_t height, width, rows, columns;      /* of an image, and of its result; 1 and 1 for linear layers */
+    int64_t tall, wide, stride_y, stride_x, dilation_y, dilation_x, top, left;
+    int64_t padded_height, padded_width;
+    int64_t item;                              /* bytes from a pixel to the next one of `x` */
+    int64_t terms;
+    int64_t shift, quads;                      /* quads of the last line that have weights */
+    int is_linear, is_signed, is_copied, is_flat;
+    int dtype;
+    const Tiles *tiles;
+    uint8_t x_zero;                            /* as unsigned */
+    /* The workspace */
+    int64_t *offsets;
+    int32_t *corrections, *row_sums, *pixel_sums;
+    float *factors, *more;
+    uint8_t *copy;
+    Finish finish;
+    Bytes bytes;
+    const uint8_t *x;                          /* the image, or its copy */
+    int64_t image, pixels, runs, run_pixels, output_tiles;
+    RvmGrid grid;
+} Product;
+
+static int is_absent(const RvmBuffer *b) { return (b->flags & RVM_ABSENT) != 0; }
+static int is_byte(int dtype) { return dtype == RVM_DTYPE_U8 || dtype == RVM_DTYPE_I8; }
+
+static int is_number(const RvmBuffer *b, int dtype) {
+    return b->dtype == dtype && rvm_is_contiguous(b) && rvm_length(b) == 1;
+}
+
+/* One number, or one for each output; 0 for those of the last block that have none. */
+static int is_of_outputs(const RvmBuffer *b, int dtype, const Product *p) {
+    return b->dtype == dtype && b->ndim <= 1 && rvm_is_contiguous(b) &&
+           (rvm_length(b) == 1 || (b->dims[0] + RVM_BLOCK - 1) / RVM_BLOCK == p->outputs);
+}
+
+static int get_axis(const IntegerParams *q, int axis, int64_t length, int64_t window, int64_t results,
+                    int64_t *padded) {
+    int64_t stride = q->strides.values[axis], dilation = q->dilation.values[axis];
+    int64_t before = q->padding.values[axis], after = q->padding.values[axis + 2];
+    if (window > 1 << 10 || dilation > 1 << 10 || before > 1 << 16 || after > 1 << 16 || stride > 1 << 16 ||
+        stride < 1 || dilation < 1 || before < 0 || after < 0)
+        return 0;
+    *padded = length + before + after;
+    int64_t room = *padded - (dilation * (window - 1) + 1);
+    return room >= 0 && room / stride + 1 == results && *padded <= 4 * length + 64;
+}
+
+/* What linear layers and convolutions have in common; `outputs` and `channels` are set. */
+static int get_rest(const RvmKernelCall *call, Product *p) {
+    const RvmBuffer *b = call->buffers, *x = b + X, *out = b + OUT;
+    const IntegerParams *q = (const IntegerParams *)call->params;
+    p->call = call;
+    p->dtype = out->dtype;
+    p->is_signed = x->dtype == RVM_DTYPE_I8;
+    p->shift = q->shift;
+    if (!is_byte(x->dtype) || !rvm_is_contiguous(x) || !rvm_is_contiguous(out) || rvm_length(out) < 1 ||
+        rvm_length(x) < 1 || b[WEIGHT].dtype != RVM_DTYPE_I8 || !rvm_is_contiguous(b + WEIGHT) ||
+        b[SUMS].dtype != RVM_DTYPE_I32 || !rvm_is_contiguous(b + SUMS) || b[SUMS].ndim != 1 ||
+        b[SUMS].dims[0] != p->outputs * RVM_BLOCK || p->shift < -128 || p->shift > 128)
+        return 0;
+    for (int i = 0; i < OUT; i++)
+        if (!is_absent(b + i) && !rvm_no_overlap(b + i, out)) return 0;
+    if (!is_absent(b + X_ZERO) && !is_number(b + X_ZERO, x->dtype)) return 0;
+    if (!is_absent(b + BIAS) && !is_of_outputs(b + BIAS, RVM_DTYPE_I32, p)) return 0;
+    if (!is_absent(b + FACTOR) && !is_of_outputs(b + FACTOR, RVM_DTYPE_F32, p)) return 0;
+    if (!is_absent(b + MORE) && !is_of_outputs(b + MORE, RVM_DTYPE_F32, p)) return 0;
+    if (!is_absent(b + SCALE) && !is_number(b + SCALE, RVM_DTYPE_F32)) return 0;
+    if (!is_absent(b + ZERO) && !is_number(b + ZERO, out->dtype)) return 0;
+    int is_exact = is_absent(b + FACTOR);
+    if (is_exact != (out->dtype == RVM_DTYPE_I32)) return 0;
+    if (is_exact && (!is_absent(b + MORE) || q->function != RVM_NO_INT)) return 0;
+    return is_byte(out->dtype) || (is_absent(b + SCALE) && is_absent(b + ZERO));
+}
+
+/* x[..., inputs], weight[blocks, lines, 4, 16, 4], out[..., outputs] */
+static int get_linear(const RvmKernelCall *call, Product *p) {
+    const RvmBuffer *x = call->buffers + X, *weight = call->buffers + WEIGHT, *out = call->buffers + OUT;
+    *p = (Product){.is_linear = 1, .rows = 1, .stride_x = 1, .images = 1, .tall = 1, .wide = 1};
+    if (x->ndim < 1 || out->ndim != x->ndim || weight->ndim != 5 || weight->dims[2] != QUADS ||
+        weight->dims[3] != RVM_BLOCK || weight->dims[4] != QUAD)
+        return 0;
+    p->outputs = weight->dims[0];
+    p->channels = out->dims[out->ndim - 1];
+    p->lines = weight->dims[1];
+    p->item = x->dims[x->ndim - 1];
+    p->columns = 1;
+    for (int i = 0; i < x->ndim - 1; i++) {
+        RVM_FEW_TURNS;
+        if (x->dims[i] != out->dims[i]) return 0;
+        p->columns *= x->dims[i];
+    }
+    if ((p->item + RVM_BLOCK - 1) / RVM_BLOCK != p->lines || (p->channels + RVM_BLOCK - 1) / RVM_BLOCK != p->outputs)
+        return 0;
+    p->terms = p->lines;
+    p->quads = (p->item - (p->lines - 1) * RVM_BLOCK + QUAD - 1) / QUAD;
+    p->height = 1;
+    p->width = p->columns;
+    return get_rest(call, p);
+}
+
+/* x[image, block, row, column, 16], weight[blocks, lines, height, width, 4, 16, 4], out[image, block, row,
+ * column, 16] */
+static int get_conv(const RvmKernelCall *call, Product *p) {
+    const RvmBuffer *x = call->buffers + X, *weight = call->buffers + WEIGHT, *out = call->buffers + OUT;
+    const IntegerParams *q = (const IntegerParams *)call->params;
+    *p = (Product){.item = RVM_BLOCK};
+    if (x->ndim != 5 || out->ndim != 5 || weight->ndim != 7 || x->dims[4] != RVM_BLOCK ||
+        out->dims[4] != RVM_BLOCK || weight->dims[4] != QUADS || weight->dims[5] != RVM_BLOCK ||
+        weight->dims[6] != QUAD || x->dims[0] != out->dims[0] || q->strides.count != 2 ||
+        q->padding.count != 4 || q->dilation.count != 2)
+        return 0;
+    p->images = x->dims[0];
+    p->outputs = weight->dims[0];
+    p->channels = p->outputs * RVM_BLOCK;
+    p->lines = weight->dims[1];
+    p->tall = weight->dims[2];
+    p->wide = weight->dims[3];
+    p->height = x->dims[2];
+    p->width = x->dims[3];
+    p->rows = out->dims[2];
+    p->columns = out->dims[3];
+    p->stride_y = q->strides.values[0];
+    p->stride_x = q->strides.values[1];
+    p->dilation_y = q->dilation.values[0];
+    p->dilation_x = q->dilation.values[1];
+    p->top = q->padding.values[0];
+    p->left = q->padding.values[1];
+    if (x->dims[1] != p->lines || out->dims[1] != p->outputs || !get_rest(call, p) ||
+        !get_axis(q, 0, p->height, p->tall, p->rows, &p->padded_height) ||
+        !get_axis(q, 1, p->width, p->wide, p->columns, &p->padded_width))
+        return 0;
+    p->terms = p->lines * p->tall * p->wide;
+    p->is_flat = p->tall == 1 && p->wide == 1 && p->stride_x == 1 && p->stride_y == 1 &&
+                 p->padded_height == p->height && p->padded_width == p->width;
+    return 1;
+}
+
+static int64_t row_bytes(const Product *p) { return (p->item + RVM_BLOCK - 1) / RVM_BLOCK * RVM_BLOCK; }
+
+/* What of the workspace each part takes; sets whether the image is copied. */
+static int64_t take_all(Product *p, char *workspace) {
+    char *at = workspace;
+    int64_t outputs = p->outputs * RVM_BLOCK, copied;
+    if (p->is_linear) {
+        p->is_copied = p->is_signed || p->item % QUAD;
+        copied = p->columns * row_bytes(p);
+    } else {
+        p->is_copied = p->is_signed || p->padded_height != p->height || p->padded_width != p->width;
+        copied = p->lines * p->padded_height * p->padded_width * RVM_BLOCK;
+    }
+    p->offsets = (int64_t *)rvm_take(&at, p->terms * 8);
+    p->corrections = (int32_t *)rvm_take(&at, outputs * 4);
+    p->factors = (float *)rvm_take(&at, outputs * 4);
+    p->more = (float *)rvm_take(&at, outputs * 4);
+    p->copy = (uint8_t *)rvm_take(&at, p->is_copied ? copied : 0);
+    p->row_sums = (int32_t *)rvm_take(&at, p->shift ? p->rows * p->columns * 4 : 0);
+    int64_t of_pixels = p->is_linear ? 0 : p->padded_height * p->padded_width;
+    p->pixel_sums = (int32_t *)rvm_take(&at, p->shift ? of_pixels * 4 : 0);
+    return at - workspace + RVM_ALIGNMENT;
+}
+
+static int64_t workspace_of(const RvmKernelCall *call, int (*get)(const RvmKernelCall *, Product *)) {
+    Product p;
+    return get(call, &p) ? take_all(&p, NULL) : -1;
+}
+
+static int64_t linear_workspace(const RvmKernelCall *call) { return workspace_of(call, get_linear); }
+static int64_t conv_workspace(const RvmKernelCall *call) { return workspace_of(call, get_conv); }
+
+static int64_t product_time(const Product *p) {
+    int64_t results = p->rows * p->columns * p->outputs * RVM_BLOCK;
+    return rvm_time_for(results * p->terms * QUAD, results * 4);
+}
+
+/* ---- before the products ------------------------------------------------------------------------- */
+static void copy_bytes(uint8_t *to, const uint8_t *from, int64_t count, int is_signed) {
+    if (!is_signed) {
+        memcpy(to, from, (size_t)count);
+        return;
+    }
+    for (int64_t i = 0; i < count; i++) to[i] = from[i] ^ 128;
+}
+
+/* A line of blocks of an image, or some rows, with the zero point around them. */
+static int copy_some(const RvmKernelCall *call, void *work, int64_t piece, int thread) {
+    const Product *p = (const Product *)work;
+    RvmPart part = rvm_part(&p->grid, piece);
+    (void)thread;
+    for (int64_t i = part.outer; i < part.outer_end; i++) {
+        if (p->is_linear) {
+            int64_t to = row_bytes(p);
+            copy_bytes(p->copy + i * to, p->x + i * p->item, p->item, p->is_signed);
+            memset(p->copy + i * to + p->item, 0, (size_t)(to - p->item));
+        } else {
+            int64_t line = p->padded_width * RVM_BLOCK, y = i % p->padded_height - p->top;
+            uint8_t *to = p->copy + i * line;
+            memset(to, p->x_zero, (size_t)line);
+            if (y >= 0 && y < p->height)
+                copy_bytes(to + p->left * RVM_BLOCK,
+                           p->x + (i / p->padded_height * p->height + y) * p->width * RVM_BLOCK,
+                           p->width * RVM_BLOCK, p->is_signed);
+        }
+        if (rvm_must_stop(call, (p->item + p->padded_width * RVM_BLOCK) * 8)) return RVM_FAILED;
+    }
+    return RVM_OK;
+}
+
+/* The sum of the bytes of all lines of a pixel, but those that have no weights. */
+static int32_t sum_bytes(const Product *p, const uint8_t *x, int64_t from_line_to_line) {
+    uint32_t sum = 0;
+    for (int64_t b = 0; b < p->lines; b++, x += from_line_to_line) {
+        int64_t count = b + 1 < p->lines ? RVM_BLOCK : p->quads * QUAD;
+        for (int64_t i = 0; i < count; i++) sum += x[i];
+    }
+    return (int32_t)sum;
+}
+
+static int sum_pixels(const RvmKernelCall *call, void *work, int64_t piece, int thread) {
+    const Product *p = (const Product *)work;
+    RvmPart part = rvm_part(&p->grid, piece);
+    int64_t width = p->padded_width, plane = p->padded_height * width * RVM_BLOCK;
+    (void)thread;
+    for (int64_t i = part.outer; i < part.outer_end; i++) {
+        if (p->is_linear) {
+            p->row_sums[i] = (int32_t)((uint32_t)sum_bytes(p, p->bytes.x + i * p->bytes.x_step, RVM_BLOCK) *
+                                       (uint32_t)p->shift);
+        } else {
+            for (int64_t j = 0; j < width; j++)
+                p->pixel_sums[i * width + j] = sum_bytes(p, p->bytes.x + (i * width + j) * RVM_BLOCK, plane);
+        }
+        if (rvm_must_stop(call, (width + 1) * p->lines * RVM_BLOCK * 8)) return RVM_FAILED;
+    }
+    return RVM_OK;
+}
+
+/* The sums of windows, of rows of results. */
+static int sum_windows(const RvmKernelCall *call, void *work, int64_t piece, int thread) {
+    const Product *p = (const Product *)work;
+    RvmPart part = rvm_part(&p->grid, piece);
+    (void)thread;
+    for (int64_t y = part.outer; y < part.outer_end; y++) {
+        int32_t *to = p->row_sums + y * p->columns;
+        memset(to, 0, (size_t)p->columns * 4);
+        for (int64_t ky = 0; ky < p->tall; ky++)
+            for (int64_t kx = 0; kx < p->wide; kx++) {
+                const int32_t *from = p->pixel_sums + (y * p->stride_y + ky * p->dilation_y) * p->padded_width +
+                                      kx * p->dilation_x;
+                for (int64_t i = 0; i < p->columns; i++)
+                    to[i] = (int32_t)((uint32_t)to[i] + (uint32_t)from[i * p->stride_x]);
+            }
+        for (int64_t i = 0; i < p->columns; i++) to[i] = (int32_t)((uint32_t)to[i] * (uint32_t)p->shift);
+        if (rvm_must_stop(call, p->columns * p->tall * p->wide * 4)) return RVM_FAILED;
+    }
+    return RVM_OK;
+}
+
+/* ---- products ------------------------------------------------------------------------------------ */
+/* One run of pixels, and a tile of outputs. */
+static int run_tile(const RvmKernelCall *call, const Product *p, int64_t run, int64_t o) {
+    const Tiles *tiles = p->tiles;
+    Bytes bytes = p->bytes;
+    int64_t row = 0, first = run * p->run_pixels, last, item = is_byte(p->dtype) ? 1 : 4, at;
+    if (!p->is_linear && !p->is_flat) {
+        int64_t in_row = (p->columns + p->run_pixels - 1) / p->run_pixels;
+        row = run / in_row;
+        first = run % in_row * p->run_pixels;
+        bytes.x += row * p->stride_y * p->padded_width * RVM_BLOCK;
+        last = p->columns;
+    } else {
+        last = p->pixels;
+    }
+    if (last > first + p->run_pixels) last = first + p->run_pixels;
+    int is_few = p->pixels <= tiles->few, most = is_few ? tiles->many : tiles->blocks;
+    int blocks = p->outputs - o < most ? 1 : most;
+    int64_t end = p->outputs - o < most ? p->outputs : o + most; /* left ones, one by one */
+    char *out = p->call->buffers[OUT].data;
+    for (; o < end; o += blocks) {
+        bytes.weight = p->bytes.weight + o * bytes.weight_block;
+        int64_t parts = (last - first + tiles->rows - 1) / tiles->rows;
+        for (int64_t part = 0; part < parts; part++) {
+            int32_t sums[MOST_SUMS] __attribute__((aligned(RVM_ALIGNMENT)));
+            int64_t from = first + (last - first) * part / parts, to = first + (last - first) * (part + 1) / parts;
+            int rows = (int)(to - from);
+            (blocks == 1 ? tiles->one : is_few ? tiles->of_few : tiles->two)[rows - 1](&bytes, from, sums);
+            const int32_t *row_sums = p->shift ? p->row_sums + row * p->columns + from : NULL;
+            for (int b = 0; b < blocks; b++) {
+                int64_t channel = (o + b) * RVM_BLOCK, count = RVM_BLOCK, step = RVM_BLOCK;
+                if (p->is_linear) {
+                    at = from * p->channels + channel;
+                    step = p->channels;
+                    if (p->channels - channel < count) count = p->channels - channel;
+                } else {
+                    at = (((p->image * p->outputs + o + b) * p->rows + row) * p->columns + from) * RVM_BLOCK;
+                }
+                finish(&p->finish, sums + b * rows * RVM_BLOCK, rows, channel, row_sums, out + at * item, step, count);
+            }
+            if (rvm_must_stop(call, rows * blocks * RVM_BLOCK * (p->terms * QUADS + 64))) return RVM_FAILED;
+        }
+    }
+    return RVM_OK;
+}
+
+static int run_some(const RvmKernelCall *call, void *work, int64_t piece, int thread) {
+    const Product *p = (const Product *)work;
+    RvmPart part = rvm_part(&p->grid, piece);
+    int64_t most = p->pixels <= p->tiles->few ? p->tiles->many : p->tiles->blocks;
+    (void)thread;
+    for (int64_t i = part.outer; i < part.outer_end; i++)
+        for (int64_t j = part.inner; j < part.inner_end; j++)
+            if (run_tile(call, p, i, j * most)) return RVM_FAILED;
+    return RVM_OK;
+}
+
+/* A vector of floats with a number for each output, up to whole blocks. */
+static const float *spread(const RvmBuffer *b, const Product *p, float *to) {
+    if (is_absent(b)) return NULL;
+    const float *from = (const float *)b->data;
+    int64_t length = rvm_length(b);
+    for (int64_t i = 0; i < p->outputs * RVM_BLOCK; i++) to[i] = length == 1 ? *from : i < length ? from[i] : 0;
+    return to;
+}
+
+static float byte_at(const RvmBuffer *b) {
+    if (is_absent(b)) return 0;
+    return b->dtype == RVM_DTYPE_I8 ? *(const volatile int8_t *)b->data : *(const volatile uint8_t *)b->data;
+}
+
+static Finish finish_of(const RvmBuffer *scale, const RvmBuffer *zero, int dtype) {
+    Finish f = {.function = RVM_NO_INT, .dtype = dtype, .scale = 1};
+    f.is_divided = !is_absent(scale);
+    if (f.is_divided) f.scale = *(const volatile float *)scale->data;
+    f.zero = byte_at(zero);
+    f.low = dtype == RVM_DTYPE_I8 ? -128 : 0;
+    f.high = dtype == RVM_DTYPE_I8 ? 127 : 255;
+    return f;
+}
+
+static void prepare(Product *p) {
+    const RvmBuffer *b = p->call->buffers;
+    const uint32_t *sums = (const uint32_t *)b[SUMS].data, *bias = (const uint32_t *)b[BIAS].data;
+    int zero = (int)byte_at(b + X_ZERO) + (p->is_signed ? 128 : 0);
+    int64_t biases = is_absent(b + BIAS) ? 0 : rvm_length(b + BIAS);
+    p->x_zero = (uint8_t)zero;
+    for (int64_t i = 0; i < p->outputs * RVM_BLOCK; i++) {
+        uint32_t more = !biases ? 0 : biases == 1 ? *bias : i < biases ? bias[i] : 0;
+        p->corrections[i] = (int32_t)(more - (uint32_t)zero * sums[i]);
+    }
+    p->finish = finish_of(b + SCALE, b + ZERO, p->dtype);
+    p->finish.corrections = p->corrections;
+    p->finish.factors = spread(b + FACTOR, p, p->factors);
+    p->finish.more = spread(b + MORE, p, p->more);
+    p->finish.function = ((const IntegerParams *)p->call->params)->function;
+}
+
+/* Quads of the last line of inputs that have other weights than -shift. */
+static int64_t used_quads(const Product *p) {
+    const int8_t *weight = (const int8_t *)p->call->buffers[WEIGHT].data, none = (int8_t)-p->shift;
+    int64_t taps = p->tall * p->wide, used = 1;
+    for (int64_t o = 0; o < p->outputs; o++) {
+        const int8_t *last = weight + ((o + 1) * p->lines - 1) * taps * LINE_WEIGHTS;
+        for (int64_t t = 0; t < taps; t++, last += LINE_WEIGHTS)
+            for (int64_t i = LINE_WEIGHTS - 1; i >= used * QUAD * RVM_BLOCK; i--)
+                if (last[i] != none) {
+                    used = i / (QUAD * RVM_BLOCK) + 1;
+                    break;
+                }
+        if (used == QUADS) break;
+    }
+    return used;
+}
+
+static int run_product(const RvmKernelCall *call, Product *p, const Tiles *tiles) {
+    char *workspace = call->workspace;
+    int64_t taps = p->tall * p->wide, *offset;
+    take_all(p, (char *)rvm_take(&workspace, 0));
+    prepare(p);
+    p->tiles = tiles;
+    if (p->is_linear) {
+        for (int64_t t = 0; t < p->terms; t++) p->offsets[t] = t * RVM_BLOCK;
+    } else {
+        p->quads = used_quads(p);
+        offset = p->offsets;
+        for (int64_t i = 0; i < p->lines; i++)
+            for (int64_t ky = 0; ky < p->tall; ky++)
+                for (int64_t kx = 0; kx < p->wide; kx++)
+                    *offset++ = ((i * p->padded_height + ky * p->dilation_y) * p->padded_width + kx * p->dilation_x) *
+                                RVM_BLOCK;
+    }
+    p->bytes = (Bytes){.weight = (const int8_t *)call->buffers[WEIGHT].data,
+                       .terms = p->offsets,
+                       .count = p->terms,
+                       .whole = p->quads < QUADS ? (p->lines - 1) * taps : p->terms,
+                       .left = p->quads,
+                       .weight_block = p->terms * LINE_WEIGHTS};
+    p->bytes.x_step = !p->is_linear ? p->stride_x * RVM_BLOCK : p->is_copied ? row_bytes(p) : p->item;
+    p->pixels = p->rows * p->columns;
+    int64_t of_pixel = p->is_linear ? p->item : p->lines * RVM_BLOCK, time = product_time(p);
+    p->run_pixels = CACHED_BYTES / (of_pixel > 1 ? of_pixel : 1) / tiles->rows * tiles->rows;
+    p->run_pixels = p->run_pixels < tiles->rows ? tiles->rows : p->run_pixels > RUN ? RUN : p->run_pixels;
+    p->runs = p->is_linear || p->is_flat ? (p->pixels + p->run_pixels - 1) / p->run_pixels
+                                         : p->rows * ((p->columns + p->run_pixels - 1) / p->run_pixels);
+    int64_t most = p->pixels <= tiles->few ? tiles->many : tiles->blocks;
+    p->output_tiles = (p->outputs + most - 1) / most;
+    int64_t bytes = p->lines * p->height * p->width * RVM_BLOCK;
+    for (p->image = 0; p->image < p->images; p->image++) {
+        const uint8_t *x = (const uint8_t *)call->buffers[X].data;
+        p->x = p->is_linear ? x : x + p->image * bytes;
+        if (p->is_copied) {
+            int64_t parts = p->is_linear ? p->columns : p->lines * p->padded_height;
+            p->grid = rvm_divide(call, time, parts, 1);
+            if (rvm_run_grid(call, &p->grid, copy_some, p)) return RVM_FAILED;
+        }
+        p->bytes.x = p->is_copied ? p->copy : p->x;
+        if (p->shift) {
+            p->grid = rvm_divide(call, time, p->is_linear ? p->columns : p->padded_height, 1);
+            if (rvm_run_grid(call, &p->grid, sum_pixels, p)) return RVM_FAILED;
+            p->grid = rvm_divide(call, time, p->rows, 1);
+            if (!p->is_linear && rvm_run_grid(call, &p->grid, sum_windows, p)) return RVM_FAILED;
+        }
+        p->grid = rvm_divide(call, time, p->runs, p->output_tiles);
+        if (rvm_run_grid(call, &p->grid, run_some, p)) return RVM_FAILED;
+    }
+    return RVM_OK;
+}
+
+static int run_with(const RvmKernelCall *call, int (*get)(const RvmKernelCall *, Product *), const Tiles *tiles) {
+    Product p;
+    return get(call, &p) ? run_product(call, &p, tiles) : RVM_ASK_REFERENCE;
+}
+
+static int linear(const RvmKernelCall *call) { return run_with(call, get_linear, &plain_tiles); }
+static int conv2d(const RvmKernelCall *call) { return run_with(call, get_conv, &plain_tiles); }
+
+#ifdef HAS_VNNI
+static int has_vnni(void) { return __builtin_cpu_supports("avx512vnni") != 0; }
+
+static int vnni_linear(const RvmKernelCall *call) {
+    return has_vnni() ? run_with(call, get_linear, &vnni_tiles) : RVM_ASK_REFERENCE;
+}
+
+static int vnni_conv2d(const RvmKernelCall *call) {
+    return has_vnni() ? run_with(call, get_conv, &vnni_tiles) : RVM_ASK_REFERENCE;
+}
+#endif
+
+/* ---- quantization -------------------------------------------------------------------------------- */
+#define PIECE (1 << 14)
+
+typedef struct {
+    const float *x;
+    uint8_t *out;
+    int64_t count;
+    Finish finish;
+    RvmGrid grid;
+} Quantize;
+
+static int quantize_some(const RvmKernelCall *call, void *work, int64_t piece, int thread) {
+    const Quantize *q = (const Quantize *)work;
+    RvmPart part = rvm_part(&q->grid, piece);
+    vf scale = rvm_all(q->finish.scale);
+    (void)thread;
+    for (int64_t p = part.outer; p < part.outer_end; p++) {
+        int64_t i = p * PIECE, end = i + PIECE < q->count ? i + PIECE : q->count;
+        for (; i + RVM_LANES <= end; i += RVM_LANES) {
+            vbytes some = to_bytes(&q->finish, rvm_load(q->x + i) / scale);
+            memcpy(q->out + i, &some, sizeof some);
+        }
+        if (i < end) {
+            float left[RVM_LANES] = {0};
+            memcpy(left, q->x + i, (size_t)(end - i) * 4);
+            vbytes some = to_bytes(&q->finish, rvm_load(left) / scale);
+            memcpy(q->out + i, &some, (size_t)(end - i));
+        }
+        if (rvm_must_stop(call, PIECE * 16)) return RVM_FAILED;
+    }
+    return RVM_OK;
+}
+
+static int quantize(const RvmKernelCall *call) {
+    const RvmBuffer *x = call->buffers, *scale = x + 1, *zero = x + 2, *out = x + 3;
+    if (x->dtype != RVM_DTYPE_F32 || !rvm_is_contiguous(x) || !rvm_is_contiguous(out) || !is_byte(out->dtype) ||
+        !rvm_same_shape(x, out) || !is_number(scale, RVM_DTYPE_F32) ||
+        (!is_absent(zero) && !is_number(zero, out->dtype)))
+        return RVM_ASK_REFERENCE;
+    for (int i = 0; i < 3; i++)
+        if (!is_absent(x + i) && !rvm_no_overlap(x + i, out)) return RVM_ASK_REFERENCE;
+    Quantize q = {.x = (const float *)x->data, .out = (uint8_t *)out->data, .count = rvm_length(x),
+                  .finish = finish_of(scale, zero, out->dtype)};
+    q.grid = rvm_divide(call, rvm_time_for(q.count * 16, q.count * 5), (q.count + PIECE - 1) / PIECE, 1);
+    return rvm_run_grid(call, &q.grid, quantize_some, &q);
+}
+
+/* Least and greatest element, 0 among them, of images in blocks of channels or of other tensors: planes of
+ * elements, in pieces.  Channels that fill the last block do not count. */
+typedef struct {
+    const float *x;
+    int64_t count, parts;     /* elements of a plane, and its pieces */
+    int64_t blocks, channels; /* planes of an image, and channels of the last one; 1 and 16 of other tensors */
+    float *bounds;            /* [pieces][2] */
+    RvmGrid grid;
+} Range;
+
+static int find_range(const RvmKernelCall *call, void *work, int64_t piece, int thread) {
+    const Range *r = (const Range *)work;
+    RvmPart part = rvm_part(&r->grid, piece);
+    (void)thread;
+    for (int64_t p = part.outer; p < part.outer_end; p++) {
+        int64_t plane = p / r->parts, i = p % r->parts * PIECE, end = i + PIECE < r->count ? i + PIECE : r->count;
+        const float *x = r->x + plane * r->count;
+        vi mask[RVM_LINE_VECTORS], is_nan = {0};
+        vf low = rvm_all(0), high = rvm_all(0);
+        int32_t lanes[RVM_BLOCK];
+        float lows[RVM_LANES], highs[RVM_LANES], left[RVM_LANES] = {0}, *bounds = r->bounds + 2 * p;
+        for (int j = 0; j < RVM_BLOCK; j++) lanes[j] = plane % r->blocks + 1 < r->blocks || j < r->channels ? -1 : 0;
+        memcpy(mask, lanes, sizeof mask);
+        for (int v = 0; i < end; i += RVM_LANES, v = (v + 1) % RVM_LINE_VECTORS) {
+            vf some;
+            if (i + RVM_LANES <= end) {
+                some = rvm_load(x + i);
+            } else {
+                memcpy(left, x + i, (size_t)(end - i) * 4);
+                some = rvm_load(left);
+            }
+            some = (vf)((vi)some & mask[v]);
+            low = rvm_at_most(some, low); /* NaN leaves it */
+            high = rvm_at_least(some, high);
+            is_nan |= some != some;
+        }
+        rvm_store(lows, low);
+        rvm_store(highs, high);
+        memcpy(lanes, &is_nan, sizeof is_nan);
+        bounds[0] = bounds[1] = 0;
+        for (int j = 0; j < RVM_LANES; j++) {
+            bounds[0] = lanes[j] ? NAN : lows[j] < bounds[0] ? lows[j] : bounds[0];
+            if (lanes[j]) break;
+            bounds[1] = highs[j] > bounds[1] ? highs[j] : bounds[1];
+        }
+        if (rvm_must_stop(call, PIECE * 8)) return RVM_FAILED;
+    }
+    return RVM_OK;
+}
+
+typedef struct {
+    int64_t channels;
+} RangeParams;
+
+static int get_range(const RvmKernelCall *call, Range *r) {
+    const RvmBuffer *x = call->buffers, *scale = x + 1, *zero = x + 2;
+    int64_t channels = ((const RangeParams *)call->params)->channels;
+    if (call->count != 3 || x->dtype != RVM_DTYPE_F32 || !rvm_is_contiguous(x) || rvm_length(x) < 1 ||
+        scale->ndim || zero->ndim || scale->dtype != RVM_DTYPE_F32 || zero->dtype != RVM_DTYPE_U8 ||
+        !rvm_no_overlap(scale, zero))
+        return 0;
+    int64_t planes = 1;
+    *r = (Range){.x = (const float *)x->data, .count = rvm_length(x), .blocks = 1, .channels = RVM_BLOCK};
+    if (channels != RVM_NO_INT) {
+        if (x->ndim != 5 || x->dims[4] != RVM_BLOCK || channels <= (x->dims[1] - 1) * RVM_BLOCK ||
+            channels > x->dims[1] * RVM_BLOCK)
+            return 0;
+        r->blocks = x->dims[1];
+        r->channels = channels - (r->blocks - 1) * RVM_BLOCK;
+        planes = x->dims[0] * r->blocks;
+        r->count /= planes;
+    }
+    r->parts = (r->count + PIECE - 1) / PIECE;
+    r->grid.outer = planes * r->parts;
+    return 1;
+}
+
+static int64_t range_workspace(const RvmKernelCall *call) {
+    Range r;
+    return get_range(call, &r) ? r.grid.outer * 8 + RVM_ALIGNMENT : -1;
+}
+
+/* What is not finite is left to the reference. */
+static int range(const RvmKernelCall *call) {
+    Range r;
+    char *workspace = call->workspace;
+    float low = 0, high = 0;
+    if (!get_range(call, &r)) return RVM_ASK_REFERENCE;
+    r.bounds = (float *)rvm_take(&workspace, 0);
+    int64_t pieces = r.grid.outer;
+    r.grid = rvm_divide(call, rvm_time_for(0, pieces * (r.count < PIECE ? r.count : PIECE) * 4), pieces, 1);
+    if (rvm_run_grid(call, &r.grid, find_range, &r)) return RVM_FAILED;
+    for (int64_t i = 0; i < pieces; i++) {
+        if (!isfinite(r.bounds[2 * i]) || !isfinite(r.bounds[2 * i + 1])) return RVM_ASK_REFERENCE;
+        low = r.bounds[2 * i] < low ? r.bounds[2 * i] : low;
+        high = r.bounds[2 * i + 1] > high ? r.bounds[2 * i + 1] : high;
+    }
+    float span = high - low, scale = span == 0 ? 1 : span / 255;
+    if (!isfinite(span) || !isnormal(scale)) return RVM_ASK_REFERENCE;
+    float point = -low / scale;
+    point = point < 0 ? 0 : point > 255 ? 255 : point;
+    *(float *)call->buffers[1].data = scale;
+    *(uint8_t *)call->buffers[2].data = (uint8_t)((point + 0x1.8p23f) - 0x1.8p23f);
+    return RVM_OK;
+}
+
+/* ---- the table ----------------------------------------------------------------------------------- */
+#define OPERANDS                                                                                \
+    RVM_BUFFER(TENSOR), RVM_BUFFER(TENSOR_OR_NONE), RVM_BUFFER(TENSOR), RVM_BUFFER(TENSOR),     \
+        RVM_FIELD(INT, IntegerParams, shift)
+#define AFTERWARDS                                                                              \
+    RVM_BUFFER(TENSOR_OR_NONE), RVM_BUFFER(TENSOR_OR_NONE), RVM_BUFFER(TENSOR_OR_NONE),         \
+        RVM_FIELD_OF(rvm_functions, CHOICE_OR_NONE, IntegerParams, function),                   \
+        RVM_BUFFER(TENSOR_OR_NONE), RVM_BUFFER(TENSOR_OR_NONE), RVM_BUFFER(OUT)
+
+static const RvmArgument linear_arguments[] = {OPERANDS, AFTERWARDS};
+static const RvmArgument conv_arguments[] = {OPERANDS, RVM_FIELD(INTS, IntegerParams, strides),
+                                             RVM_FIELD(INTS, IntegerParams, padding),
+                                             RVM_FIELD(INTS, IntegerParams, dilation), AFTERWARDS};
+static const RvmArgument quantize_arguments[] = {RVM_BUFFER(TENSOR), RVM_BUFFER(TENSOR),
+                                                 RVM_BUFFER(TENSOR_OR_NONE), RVM_BUFFER(OUT)};
+static const RvmArgument range_arguments[] = {RVM_BUFFER(TENSOR), RVM_FIELD(INT_OR_NONE, RangeParams, channels),
+                                              RVM_BUFFER(OUTS)};
+
+#define OF_BYTES (RVM_DTYPE_BIT(RVM_DTYPE_U8) | RVM_DTYPE_BIT(RVM_DTYPE_I8))
+#define PRODUCT(method, of, memory, kinds)                                                      \
+    {.name = "integers." #method, .kernel = "nn." of, .run = method, .workspace = memory,       \
+     RVM_ARGUMENTS(kinds),                                                                      \
+     .dtypes = OF_BYTES | RVM_DTYPE_BIT(RVM_DTYPE_I32) | RVM_DTYPE_BIT(RVM_DTYPE_F32),          \
+     .most_bytes = RVM_ANY_RESULT, .is_unlocked = 1, .ulp = RVM_SUM_ULP}
+
+const RvmImplementation RVM_NAME(rvm_integers)[] = {
+#ifdef HAS_VNNI
+    PRODUCT(vnni_linear, "integer_linear_blocks", linear_workspace, linear_arguments),
+    PRODUCT(vnni_conv2d, "integer_conv2d_blocks", conv_workspace, conv_arguments),
+#endif
+    PRODUCT(linear, "integer_linear_blocks", linear_workspace, linear_arguments),
+    PRODUCT(conv2d, "integer_conv2d_blocks", conv_workspace, conv_arguments),
+    {.name = "integers.quantize", .kernel = "quantize_bytes", .run = quantize, RVM_ARGUMENTS(quantize_arguments),
+     .dtypes = OF_BYTES, .most_bytes = RVM_ANY_RESULT, .is_unlocked = 1},
+    {.name = "integers.range", .kernel = "quantization_range", .run = range, .workspace = range_workspace,
+     RVM_ARGUMENTS(range_arguments), .dtypes = RVM_DTYPE_BIT(RVM_DTYPE_U8) | RVM_DTYPE_BIT(RVM_DTYPE_F32),
+     .most_bytes = RVM_ANY_RESULT, .is_unlocked = 1},
+    {.name = NULL},
+};

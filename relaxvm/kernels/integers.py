@@ -1,0 +1,351 @@
+"""Products of bytes, exactly, and quantization.
+
+Passes that optimize models put calls of these kernels into programs, for products of quantized
+tensors.  The functions ``pack_*`` bring weights into the form that they take: data like other
+constants, the same for all processors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..messages import describe
+from ..pieces.cut import PIECE, apply, check_time, copied, copy_pieces
+from ._arrays import copy_if_overlapping
+from ._functions import Function, apply_function
+from ._kernel import kernel
+from ._multiply import multiply
+from ._windows import Windows
+from .blocks import BLOCK, blocks_of, planes_of
+from .checks import FLOAT32, WrongType, WrongValue, check_out
+from .convolution import Padding2d, Step2d, convolve
+from .kinds import Floats, Int, Integers, Out, Tensor, an_int
+from .recurrent import range_of
+
+__all__ = ["Packed", "pack_integer_windows", "pack_integers"]
+
+_QUAD: Final = 4
+"""Inputs that are next to each other in packed weights: a lane of 32 bits."""
+_BYTES: Final = (np.dtype(np.uint8), np.dtype(np.int8))
+_INT32: Final = np.dtype(np.int32)
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Weights of a product of bytes."""
+
+    weight: NDArray[np.int8]
+    """Less `shift`."""
+    sums: NDArray[np.int32]
+    """Of the weights of each output, up to a whole block."""
+    shift: int
+
+
+def _shift_of(weight: NDArray[Any]) -> int | None:
+    """A number that leaves the rest of all weights, and of 0, within int8, if there is one."""
+    low, high = int(weight.min(initial=0)), int(weight.max(initial=0))
+    shift = max(0, high - 127) or min(0, low + 128)
+    return shift if -128 <= low - shift and high - shift <= 127 and abs(shift) <= 128 else None
+
+
+def pack_integer_windows(weight: NDArray[Any]) -> Packed | None:
+    """Integers weight[outputs, inputs, height, width] as [blocks of outputs, blocks of inputs,
+    height, width, 4, 16 outputs, 4 inputs]; None if their range, 0 included, has more than 256
+    numbers."""
+    shift = _shift_of(weight)
+    if shift is None:
+        return None
+    outputs, inputs, tall, wide = weight.shape
+    shape = (blocks_of(outputs) * BLOCK, blocks_of(inputs) * BLOCK, tall, wide)
+    moved = np.full(shape, -shift, np.int8)
+    moved[:outputs, :inputs] = weight - shift
+    split = moved.reshape(
+        shape[0] // BLOCK, BLOCK, shape[1] // BLOCK, BLOCK // _QUAD, _QUAD, tall, wide
+    )
+    sums = np.zeros(shape[0], np.int32)
+    sums[:outputs] = weight.sum((1, 2, 3), dtype=np.int64)
+    return Packed(np.ascontiguousarray(split.transpose(0, 2, 5, 6, 3, 1, 4)), sums, shift)
+
+
+def pack_integers(weight: NDArray[Any]) -> Packed | None:
+    """Integers weight[inputs, outputs] as [blocks of outputs, lines of inputs, 4, 16 outputs, 4
+    inputs]; None as of `pack_integer_windows`."""
+    packed = pack_integer_windows(weight.T[:, :, None, None])
+    if packed is None:
+        return None
+    return Packed(packed.weight[:, :, 0, 0], packed.sums, packed.shift)
+
+
+def _plain(weight: NDArray[Any], shift: int) -> NDArray[np.float64]:
+    """What `pack_integer_windows` has packed."""
+    of_line = (BLOCK // _QUAD, BLOCK, _QUAD)
+    if weight.ndim != 7 or weight.shape[4:] != of_line or weight.dtype != np.int8:
+        raise WrongValue(
+            f"weight: expected int8 [blocks, lines, ..., {BLOCK // _QUAD}, {BLOCK}, {_QUAD}], got "
+            f"{describe(weight)}"
+        )
+    blocks, lines, tall, wide = weight.shape[:4]
+    plain = _centered(weight.transpose(0, 5, 1, 4, 6, 2, 3), -shift)
+    return plain.reshape(blocks * BLOCK, lines * BLOCK, tall, wide)
+
+
+@dataclass(frozen=True)
+class _Finish:
+    """What comes before and after the sums, checked."""
+
+    zero: float
+    bias: NDArray[Any] | None
+    factor: NDArray[Any] | None
+    more: NDArray[Any] | None
+    function: str | None
+    scale: NDArray[Any] | None
+    point: NDArray[Any] | None
+
+    def write(self, result: NDArray[np.float64], out: NDArray[Any]) -> None:
+        """out[rows, outputs] = what follows the sums result[rows, outputs]."""
+        step = max(1, PIECE // max(1, result.shape[1]))
+        for start in range(0, len(result), step):
+            check_time()
+            self._write_some(result[start : start + step], out[start : start + step])
+
+    def _write_some(self, result: NDArray[np.float64], out: NDArray[Any]) -> None:
+        exact = (result + self._row(self.bias, result, 0)).astype(np.int64).astype(np.int32)
+        if self.factor is None:
+            out[...] = exact
+            return
+        with np.errstate(all="ignore"):
+            real = exact.astype(np.float32) * self._row(self.factor, result, 1)
+            if self.more is not None:
+                real += self._row(self.more, result, 0)
+            if self.function is not None:
+                apply_function(self.function, real, real)
+        if out.dtype == np.float32:
+            out[...] = real
+        else:
+            scale = np.float32(1) if self.scale is None else self.scale
+            _quantize(real, scale, self.point, out)
+
+    def _row(self, numbers: NDArray[Any] | None, result: NDArray[Any], default: int) -> Any:
+        if numbers is None:
+            return default
+        row = numbers.reshape(-1)
+        if len(row) == 1:
+            return row
+        whole = np.zeros(result.shape[-1], row.dtype)
+        whole[: len(row)] = row[: len(whole)]
+        return whole
+
+
+def _quantize(x: NDArray[Any], scale: Any, zero: NDArray[Any] | None, out: NDArray[Any]) -> None:
+    """out = x / scale, rounded, plus zero, within the bounds of the data type of out."""
+    divisor = np.float32(scale.reshape(())[()])
+    point = np.float32(0 if zero is None else zero.reshape(())[()])
+    bounds = np.iinfo(out.dtype)
+
+    def quantized(part: NDArray[Any], out: NDArray[Any]) -> None:
+        with np.errstate(all="ignore"):
+            found = np.clip(np.rint(part / divisor) + point, bounds.min, bounds.max)
+            out[...] = np.where(np.isnan(found), 0, found)
+
+    apply(quantized, out, x)
+
+
+def _check(
+    x: NDArray[Any],
+    x_zero: NDArray[Any] | None,
+    shift: int,
+    sums: NDArray[Any],
+    bias: NDArray[Any] | None,
+    factor: NDArray[Any] | None,
+    more: NDArray[Any] | None,
+    function: str | None,
+    scale: NDArray[Any] | None,
+    zero: NDArray[Any] | None,
+    outputs: int,
+    out: NDArray[Any],
+) -> _Finish:
+    """Check the operands of a product beside x, weight and the shape of out.
+
+    Raises:
+        WrongType: a data type is wrong.
+        WrongValue: they do not fit.
+    """
+    if x.dtype not in _BYTES:
+        raise WrongType(f"x: expected int8 or uint8, got {describe(x)}")
+    if not -128 <= shift <= 128:
+        raise WrongValue(f"shift: expected -128 to 128, got {shift}")
+    blocks = blocks_of(outputs) * BLOCK
+    if sums.shape != (blocks,) or sums.dtype != np.int32:
+        raise WrongValue(f"sums: expected int32 [{blocks}], got {describe(sums)}")
+    is_byte = out.dtype in _BYTES
+    if out.dtype != np.int32 and out.dtype != np.float32 and not is_byte:
+        raise WrongType(f"out: expected int8, uint8, int32 or float32, got {describe(out)}")
+    if (factor is None) != (out.dtype == np.int32):
+        raise WrongValue(f"factor: expected one unless out is int32, got out {describe(out)}")
+    if factor is None and not (more is None and function is None):
+        raise WrongValue("expected neither more nor function without factor")
+    if not is_byte and not (scale is None and zero is None):
+        raise WrongValue(f"expected neither scale nor zero, got out {describe(out)}")
+    vectors = ("bias", bias, _INT32), ("factor", factor, FLOAT32), ("more", more, FLOAT32)
+    for name, vector, dtype in vectors:
+        if vector is not None and (
+            vector.dtype != dtype
+            or vector.ndim > 1
+            or not (vector.size in (1, outputs) or blocks_of(vector.size) * BLOCK == blocks)
+        ):
+            raise WrongValue(f"{name}: expected {dtype} [{outputs}], got {describe(vector)}")
+    numbers = ("x_zero", x_zero, x.dtype), ("scale", scale, FLOAT32), ("zero", zero, out.dtype)
+    for name, number, dtype in numbers:
+        if number is not None and (number.dtype != dtype or number.size != 1):
+            raise WrongValue(f"{name}: expected one {dtype}, got {describe(number)}")
+    point = 0.0 if x_zero is None else float(x_zero.reshape(()))
+    kept = [None if each is None else copy_if_overlapping(each, out)
+            for each in (bias, factor, more, scale, zero)]  # fmt: skip
+    return _Finish(point, *kept[:3], function, *kept[3:])
+
+
+@kernel("nn.integer_linear_blocks")
+def integer_linear_blocks(
+    x: Integers,
+    x_zero: Integers | None,
+    weight: Integers,
+    sums: Integers,
+    shift: Int,
+    bias: Integers | None,
+    factor: Tensor | None,
+    more: Tensor | None,
+    function: Function | None,
+    scale: Tensor | None,
+    zero: Integers | None,
+    out: Out,
+) -> None:
+    """out[..., outputs] = the product of x[..., inputs], int8 or uint8, less x_zero, and weight +
+    shift, plus bias: exact, in int32, where a sum that does not fit wraps.  weight: int8 [blocks of
+    outputs, lines of 16 inputs, 4, 16 outputs, 4 inputs]; sums: int32, of weight + shift, for each
+    output up to a whole block.  With a factor, sums become float32 and are multiplied, more is
+    added, and a function is applied, as of `nn.apply`.  If out is int8 or uint8, they are then
+    quantized as by `quantize_bytes`.  bias, factor and more: a number, or one for each output,
+    others being 0; x_zero, scale, zero: a number.  The reference uses memory for its operands in float64."""
+    has_ranks = x.ndim >= 1 and out.ndim == x.ndim and weight.ndim == 5
+    if not has_ranks or weight.shape[1] != blocks_of(x.shape[-1]):
+        raise WrongValue(
+            f"expected x[..., inputs] and weight[blocks, lines of inputs, 4, 16, 4], got x "
+            f"{describe(x)}, weight {describe(weight)}, out {describe(out)}"
+        )
+    inputs, columns = x.shape[-1], out.shape[-1]
+    if blocks_of(columns) != len(weight):
+        raise WrongValue(f"out: expected columns for {len(weight)} blocks, got {describe(out)}")
+    finish = _check(x, x_zero, shift, sums, bias, factor, more, function, scale, zero, columns, out)
+    check_out(out, out.dtype, (*x.shape[:-1], columns))
+    plain = _plain(weight[:, :, None, None], shift)[:columns, :inputs, 0, 0]
+    rows = _centered(x, finish.zero).reshape(-1, inputs)
+    result = np.empty((len(rows), columns), np.float64)
+    multiply(rows, plain.T, result)
+    written = np.empty(result.shape, out.dtype)
+    finish.write(result, written)
+    copy_pieces(out, written.reshape(out.shape))
+
+
+@kernel("nn.integer_conv2d_blocks")
+def integer_conv2d_blocks(
+    x: Integers,
+    x_zero: Integers | None,
+    weight: Integers,
+    sums: Integers,
+    shift: Int,
+    strides: Step2d,
+    padding: Padding2d,
+    dilation: Step2d,
+    bias: Integers | None,
+    factor: Tensor | None,
+    more: Tensor | None,
+    function: Function | None,
+    scale: Tensor | None,
+    zero: Integers | None,
+    out: Out,
+) -> None:
+    """out = `nn.conv2d` of images in blocks of channels, x[batch, blocks, height, width, 16] of
+    int8 or uint8, less x_zero; padding is 0 after that.  weight[blocks of outputs, blocks of
+    inputs, height, width, 4, 16 outputs, 4 inputs]; otherwise as `nn.integer_linear_blocks`."""
+    if x.ndim != 5 or x.shape[-1] != BLOCK or weight.ndim != 7 or weight.shape[1] != x.shape[1]:
+        raise WrongValue(
+            f"expected x[batch, blocks, height, width, {BLOCK}] and weight[blocks, blocks of "
+            f"inputs, height, width, 4, 16, 4], got x {describe(x)}, weight {describe(weight)}"
+        )
+    plain = _plain(weight, shift)
+    if 0 in plain.shape[2:]:
+        raise WrongValue(f"weight: expected a window, got {describe(weight)}")
+    windows = Windows(x.shape[2:4], plain.shape[2:], strides, padding, dilation)
+    outputs = len(plain)
+    finish = _check(
+        x, x_zero, shift, sums, bias, factor, more, function, scale, zero, outputs, out
+    )
+    check_out(out, out.dtype, (len(x), len(weight), *windows.count, BLOCK))
+    planes = _centered(planes_of(x), finish.zero)
+    result = np.empty((len(x), len(plain), *windows.count), np.float64)
+    convolve(planes, plain, windows, 1, result)
+    lines = copied(result.transpose(0, 2, 3, 1))
+    written = np.empty(lines.shape, out.dtype)
+    finish.write(lines.reshape(-1, len(plain)), written.reshape(-1, len(plain)))
+    for block in range(len(weight)):
+        copy_pieces(out[:, block], written[..., block * BLOCK : (block + 1) * BLOCK])
+
+
+def _centered(x: NDArray[Any], zero: float) -> NDArray[np.float64]:
+    """A copy of x, less its zero point."""
+    centered = np.empty(x.shape, np.float64)
+    apply(np.subtract, centered, x, np.float64(zero))
+    return centered
+
+
+@kernel("quantize_bytes")
+def quantize_bytes(x: Floats, scale: Floats, zero: Integers | None, out: Out) -> None:
+    """out = x / scale, rounded to the nearest integer, halves to the even one, plus zero, within
+    the bounds of the data type of out, int8 or uint8; NaN gives 0.  scale and zero are numbers.
+    float32."""
+    if x.dtype != np.float32:
+        raise WrongType(f"x: expected float32, got {describe(x)}")
+    if out.dtype not in _BYTES:
+        raise WrongType(f"out: expected int8 or uint8, got {describe(out)}")
+    check_out(out, out.dtype, x.shape)
+    for name, number, dtype in (("scale", scale, x.dtype), ("zero", zero, out.dtype)):
+        if number is not None and (number.dtype != dtype or number.size != 1):
+            raise WrongValue(f"{name}: expected one {dtype}, got {describe(number)}")
+    zero = None if zero is None else zero.copy()
+    _quantize(copy_if_overlapping(x, out), scale.copy(), zero, out)
+
+
+@kernel("quantization_range")
+def quantization_range(
+    x: Floats, channels: Annotated[int, an_int(least=1)] | None, *outs: Out
+) -> None:
+    """outs = scale and zero, for which `quantize_bytes` of x gives all of uint8: the scale of
+    float32 is the distance between the least and the greatest element, 0 among them, over 255, or 1
+    where there is none; zero is what 0 becomes, as ``DynamicQuantizeLinear`` of ONNX has it.
+    channels: x is an image in blocks, of which only so many channels count.  float32."""
+    if x.dtype != np.float32:
+        raise WrongType(f"x: expected float32, got {describe(x)}")
+    if len(outs) != 2:
+        raise WrongValue(f"outs: expected scale and zero, got {len(outs)} tensors")
+    if channels is not None:
+        if x.ndim != 5 or x.shape[-1] != BLOCK or blocks_of(channels) != x.shape[1]:
+            raise WrongValue(f"x: expected {channels} channels in blocks, got {describe(x)}")
+        whole = channels // BLOCK
+        parts = [x[:, :whole], x[:, whole:, ..., : channels % BLOCK]]
+    else:
+        parts = [x]
+    check_out(outs[0], FLOAT32, (), name="scale")
+    check_out(outs[1], np.dtype(np.uint8), (), name="zero")
+    bounds = [range_of(part) for part in parts]
+    with np.errstate(all="ignore"):
+        low = np.minimum.reduce([least for least, _ in bounds])
+        high = np.maximum.reduce([greatest for _, greatest in bounds])
+        span = np.float32(high - low)
+        scale = np.float32(1) if span == 0 else span / np.float32(255)
+        point = np.rint(np.clip(-low / scale, 0, 255))
+    outs[0][...] = scale
+    outs[1][...] = 0 if np.isnan(point) else point
