@@ -229,7 +229,8 @@ def integer_linear_blocks(
     output up to a whole block.  With a factor, sums become float32 and are multiplied, more is
     added, and a function is applied, as of `nn.apply`.  If out is int8 or uint8, they are then
     quantized as by `quantize_bytes`.  bias, factor and more: a number, or one for each output,
-    others being 0; x_zero, scale, zero: a number.  The reference uses memory for its operands in float64."""
+    others being 0; x_zero, scale, zero: a number.  The reference uses memory for its operands in
+    float64."""
     has_ranks = x.ndim >= 1 and out.ndim == x.ndim and weight.ndim == 5
     if not has_ranks or weight.shape[1] != blocks_of(x.shape[-1]):
         raise WrongValue(

@@ -7,6 +7,7 @@ from typing import Any, Final, Literal
 from ..ir.expr import Call, Expr, TensorType, Tuple, TupleGetItem, TupleType, Type
 from ..ir.infer import infer_type
 from .kinds import Axis, DType, IllTyped, IllValued, Tensors
+from .lowering import is_allocatable, kernel_call
 from .registry import CONSTRUCTORS, attributes_of, composite, operator
 from .rules import (
     broadcast,
@@ -208,9 +209,23 @@ def _along(call: Call, parameter: Expr) -> Any:
     return _op("expand_dims", parameter, [i for i in range(ndim) if i != axis])
 
 
+def _suits_kernel(call: Call) -> bool:
+    """Whether float32 becomes bytes, with numbers for all."""
+    data, scale, zero_point = (infer_type(arg).ty for arg in call.args)
+    target = call.attrs["out_dtype"]
+    return (
+        target in ("int8", "uint8")
+        and (data.dtype, scale.dtype, zero_point.dtype) == ("float32", "float32", target)
+        and scale.ndim == zero_point.ndim == 0
+        and is_allocatable(call.ty)
+    )
+
+
 def _quantized(builder: Any, call: Call) -> Expr:
     data, scale, zero_point = call.args
     target = call.attrs["out_dtype"]
+    if _suits_kernel(call):
+        return kernel_call("quantize_bytes", (data, scale, zero_point), call.ty)
     wide = "float64" if data.ty.dtype == "float64" else "float32"
     scaled = _op(
         "divide", _op("astype", data, wide), _op("astype", _along(call, scale), wide)

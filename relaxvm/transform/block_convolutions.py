@@ -36,6 +36,7 @@ from ..ir import (
     TensorType,
     Tuple,
     TupleGetItem,
+    TupleType,
     Var,
     VarBinding,
     int_imm,
@@ -45,6 +46,7 @@ from ..ir import (
 from ..ir.node import KINDS
 from ..op.lowering import KERNEL_PREFIX, kernel_call
 from ..values import given_up
+from ._integers import IntegerProduct, centered, op_name, packed_weight
 from ._uses import count_uses, uses_of
 from .pass_infra import Pass, PassContext, function_pass
 
@@ -137,6 +139,9 @@ class _Blocker(ExprMutator):
         self._missing: set[Var] = set()
         """Of these, the ones that are not there as the program has them."""
         self._pending: dict[Var, _Convolution] = {}
+        self._integers: dict[Var, tuple[IntegerProduct, Any]] = {}
+        """Convolutions of bytes, and where they are from: emitted where they are needed, if at
+        all."""
         self._shuffled: dict[Var, tuple[Var, NDArray[Any]]] = {}
         """Variables whose channels are those of another one's blocks in another order: their
         places there."""
@@ -217,7 +222,8 @@ class _Blocker(ExprMutator):
         return self._null
 
     def _flush(self) -> None:
-        for var in [*self._pending, *self._gates]:
+        waiting = [var for var in self._integers if var in self._missing]
+        for var in [*self._pending, *self._gates, *waiting]:
             self._in_blocks(var)
 
     def _unblock(self, var: Var) -> None:
@@ -252,6 +258,8 @@ class _Blocker(ExprMutator):
             found = self._emit(var.name, self._call(waiting))
             self._blocks[var] = found if waiting.taps is None else self._spread(found, waiting)
             self._span = outer
+        elif var in self._missing and var in self._integers and var not in self._blocks:
+            self._blocks[var] = self._integer_call(var)
         elif var not in self._blocks:
             planes = self._in_planes(var.name, self.var_map.get(var, var))
             value = kernel_call("nn.to_blocks", (planes,), _blocked(var.ty))
@@ -298,7 +306,8 @@ class _Blocker(ExprMutator):
 
     def _is_in_blocks(self, expr: Expr) -> bool:
         """Whether a value is there in blocks, with its channels in order."""
-        return expr in self._blocks or expr in self._pending or expr in self._gates
+        is_waiting = expr in self._integers and expr in self._missing
+        return expr in self._blocks or expr in self._pending or expr in self._gates or is_waiting
 
     def _gated(self, var: Var, gate: tuple[Expr, Expr, Any], residual: Expr) -> Var:
         x, numbers, span = gate
@@ -374,7 +383,11 @@ class _Blocker(ExprMutator):
             return norm is not None and self._norm(var, *norm)
         if not isinstance(value, Call) or not isinstance(value.op, Op):
             return False
+        if self._integer_step(var, value):
+            return True
         if value.op.name == "relax.call_dps_packed":
+            if isinstance(var.ty, TupleType):
+                return self._range(var, value)
             return _is_image(var.ty) and self._apply(var, value)
         if value.op.name == "relax.nn.batch_norm":
             return self._remember_norm(var, value)
@@ -459,6 +472,124 @@ class _Blocker(ExprMutator):
                 inputs=listed,
             ),
         )  # fmt: skip
+
+    # Convolutions of bytes
+
+    def _integer_step(self, var: Var, call: Call) -> bool:
+        """A convolution of bytes, what follows one, or a quantized image.  What no kernel has as a
+        result is remembered, and stays as it is, too."""
+        name = op_name(call)
+        product, old = None, None
+        if name in ("relax.nn.conv1d", "relax.nn.conv2d"):
+            product = self._conv_of_bytes(call)
+        else:
+            for arg in call.args:
+                if not isinstance(arg, Var) or arg not in self._integers or self._uses[arg] != 1:
+                    continue
+                if not _have_same_dims(arg.ty, var.ty):
+                    continue
+                product = self._integers[arg][0].followed_by(
+                    self._values, arg, call, precise=self._precise
+                )  # fmt: skip
+                if product is not None:
+                    old = arg
+                    break
+        if product is None:
+            return name == "relax.quantize" and self._quantize(var, call)
+        span = self._span
+        if old is not None and self._integers[old][0].is_final and product.is_final:
+            span = FusedSpan.of(span, [(self._integers.pop(old)[1], old.name)])
+            self._missing.discard(old)
+        self._integers[var] = product, span
+        if product.is_final:
+            self._missing.add(var)
+        return product.is_final
+
+    def _conv_of_bytes(self, call: Call) -> IntegerProduct | None:
+        x, weight = call.args
+        attrs: Any = call.attrs
+        axes = "W" if _name(call) == "relax.nn.conv1d" else "HW"
+        found = centered(self._values, x)
+        if (
+            found is None
+            or not isinstance(found[0], Var)
+            or not isinstance(weight, Constant)
+            or weight.data.dtype.name not in ("float32", "float64")
+            or call.ty.dtype != weight.data.dtype
+            or call.ty.dims is None
+            or attrs["groups"] != 1
+            or (attrs["data_layout"], attrs["kernel_layout"]) != ("NC" + axes, "OI" + axes)
+            or attrs["out_layout"] not in (None, "", "NC" + axes)
+        ):
+            return None
+        source, zero = found
+        data = weight.data
+        steps = attrs["strides"], attrs["padding"], attrs["dilation"]
+        if data.ndim == 3:
+            data, steps = data[:, :, None], _of_rows(*steps)
+        if source.ty.ndim != weight.data.ndim or max(data.shape[2:]) > 1 << 10:
+            return None
+        if not isinstance(source.ty.dims[1], IntImm) or source.ty.dims[1].value != data.shape[1]:
+            return None
+        packed = packed_weight(data, zero, source.ty.dtype)
+        if packed is None or not (_has_area(call.ty) and _has_area(source.ty)):
+            return None
+        weights, greatest = packed
+        return IntegerProduct(
+            source, zero, Constant(given_up(weights.weight)), Constant(given_up(weights.sums)),
+            weights.shift, len(data), 1 - weight.data.ndim, greatest, steps,
+            dtype=str(call.ty.dtype),
+        )  # fmt: skip
+
+    def _integer_call(self, var: Var) -> Var:
+        product, span = self._integers[var]
+        outer, self._span = self._span, span
+        assert isinstance(product.x, Var)
+        x = self._bytes_in_blocks(product.x)
+        inputs = [self.visit(each) if isinstance(each, Expr) and each is not x else each
+                  for each in product.inputs(x, self._none)]  # fmt: skip
+        call = kernel_call("nn.integer_conv2d_blocks", inputs, _blocked(var.ty))
+        found = self._emit(var.name, call)
+        self._span = outer
+        return found
+
+    def _bytes_in_blocks(self, var: Var) -> Expr:
+        """Bytes in blocks; an image that is not is brought into blocks before it is quantized."""
+        call = self._values.get(var)
+        if not self._is_in_blocks(var) and op_name(call) == "relax.quantize":
+            assert isinstance(call, Call)
+            x = call.args[0]
+            if isinstance(x, Var) and _is_image(x.ty) and _quantizes_all_alike(call):
+                self._blocks[var] = self._emit(var.name, self._quantized(var, call))
+        return self._in_blocks(var)
+
+    def _quantized(self, var: Var, call: Call) -> Call:
+        x, scale, zero = call.args
+        assert isinstance(x, Var)
+        inputs = (self._in_blocks(x), self.visit(scale), self.visit(zero))
+        return kernel_call("quantize_bytes", inputs, _blocked(var.ty))
+
+    def _quantize(self, var: Var, call: Call) -> bool:
+        x = call.args[0]
+        if not isinstance(x, Var) or not _is_image(x.ty) or not self._is_in_blocks(x):
+            return False
+        return _quantizes_all_alike(call) and self._define(var, self._quantized(var, call))
+
+    def _range(self, var: Var, call: Call) -> bool:
+        """A call of `quantization_range` of an image."""
+        name, inputs = call.args[:2]
+        if (
+            not isinstance(name, ExternFunc)
+            or name.global_symbol != KERNEL_PREFIX + "quantization_range"
+            or not isinstance(inputs, Tuple)
+        ):
+            return False
+        x = inputs.fields[0]
+        if not isinstance(x, Var) or not _is_image(x.ty) or not self._is_in_blocks(x):
+            return False
+        new = kernel_call("quantization_range", (self._in_blocks(x), _channels(x.ty)), var.ty)
+        self._emitted.append(VarBinding(var, new, self._span))
+        return True
 
     # Shuffled channels
 
@@ -950,6 +1081,28 @@ def _is_image(ty: Any) -> bool:
         and len(ty.dims) in (3, 4)
         and isinstance(ty.dims[1], IntImm)
         and ty.dims[1].value > 0
+    )
+
+
+def _quantizes_all_alike(call: Call) -> bool:
+    """Whether R.quantize makes bytes, with numbers for all."""
+    _, scale, zero = call.args
+    target = call.attrs["out_dtype"]
+    return target in ("int8", "uint8") and all(
+        isinstance(p.ty, TensorType) and p.ty.ndim == 0 and p.ty.dtype == dtype
+        for p, dtype in ((scale, "float32"), (zero, target))
+    )
+
+
+def _have_same_dims(a: Any, b: Any) -> bool:
+    """Whether tensors of any data type have the same known dimensions."""
+    return (
+        isinstance(a, TensorType)
+        and isinstance(b, TensorType)
+        and a.dims is not None
+        and b.dims is not None
+        and len(a.dims) == len(b.dims)
+        and all(map(structural_equal, a.dims, b.dims))
     )
 
 

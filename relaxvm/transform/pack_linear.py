@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -32,6 +33,7 @@ from ..ir import (
 from ..ir.node import KINDS
 from ..op.lowering import kernel_call
 from ..values import given_up
+from ._integers import IntegerProduct, centered, op_name, packed_weight
 from ._uses import uses_of
 from .pass_infra import Pass, PassContext, function_pass
 
@@ -71,6 +73,7 @@ class _Packer(ExprMutator):
         self._precise = precise
         self._uses = uses_of(func)
         self._linear: dict[Var, _Linear] = {}
+        self._integers: dict[Var, IntegerProduct] = {}
         self._values: dict[Var, Expr] = {}
         self._packed: dict[tuple[int, bool], Constant] = {}
         self._kept: list[Constant] = []
@@ -109,6 +112,9 @@ class _Packer(ExprMutator):
         name = value.op.name
         if name in ("relax.nn.lstm", "relax.nn.gru"):
             return self._lstm(var, value) if name.endswith("lstm") else self._gru(var, value)
+        integers = self._integer_product(var, value)
+        if integers is not None:
+            return integers
         if not _is_tensor(var.ty):
             return None
         linear = None
@@ -134,6 +140,52 @@ class _Packer(ExprMutator):
         function = linear.function
         inputs.append(self._none() if function is None else function)
         return kernel_call("nn.linear_blocks", inputs, var.ty)
+
+    def _integer_product(self, var: Var, call: Call) -> Call | None:
+        """A product of bytes and constant integers, or what follows one."""
+        product = None
+        if op_name(call) == "relax.matmul":
+            product = self._product_of_bytes(call)
+        else:
+            for arg in call.args:
+                waiting = self._integers.get(arg) if isinstance(arg, Var) else None
+                if waiting is None or self._uses[arg] != 1 or not _has_dims_of(arg, var):
+                    continue
+                product = waiting.followed_by(self._values, arg, call, precise=self._precise)
+                if product is not None:
+                    self._absorb(arg)
+                    break
+        if product is None:
+            return None
+        self._integers[var] = product
+        if not product.is_final:
+            self._spans[var] = None
+            return None
+        inputs = [self.visit(each) if isinstance(each, Expr) else each
+                  for each in product.inputs(product.x, self._none)]  # fmt: skip
+        return kernel_call("nn.integer_linear_blocks", inputs, var.ty)
+
+    def _product_of_bytes(self, call: Call) -> IntegerProduct | None:
+        x, matrix = call.args
+        found = centered(self._values, x)
+        weight, is_transposed = self._matrix(matrix, ("float32", "float64"))
+        if found is None or weight is None or call.ty.dtype != weight.data.dtype:
+            return None
+        source, zero = found
+        data = weight.data.T if is_transposed else weight.data
+        last = source.ty.dims[-1] if source.ty.dims else None
+        if not isinstance(last, IntImm) or last.value != len(data) or data.size < _LEAST_WORK:
+            return None
+        packed = packed_weight(data.T[:, :, None, None], zero, source.ty.dtype)
+        if packed is None:
+            return None
+        weights, greatest = packed
+        self._kept.append(weight)
+        return IntegerProduct(
+            source, zero, Constant(given_up(weights.weight[:, :, 0, 0].copy())),
+            Constant(given_up(weights.sums)), weights.shift, data.shape[1], -1, greatest,
+            dtype=str(call.ty.dtype),
+        )  # fmt: skip
 
     def _none(self) -> Var:
         value = op.null_value()
@@ -283,7 +335,9 @@ class _Packer(ExprMutator):
             self._kept.append(weight)
         return _Linear(self.visit(x), self._packed[key], outputs)
 
-    def _matrix(self, expr: Expr) -> tuple[Constant | None, bool]:
+    def _matrix(
+        self, expr: Expr, dtypes: Collection[str] = ("float32",)
+    ) -> tuple[Constant | None, bool]:
         """The constant matrix that an operand is, and whether it is that one transposed."""
         is_transposed = False
         value = self._values.get(expr, expr) if isinstance(expr, Var) else expr
@@ -297,7 +351,7 @@ class _Packer(ExprMutator):
             axes = value.attrs["axes"]
             is_transposed = axes is None or [int(axis) % 2 for axis in axes] == [1, 0]
             value = value.args[0]
-        if isinstance(value, Constant) and value.data.ndim == 2 and value.data.dtype == np.float32:
+        if isinstance(value, Constant) and value.data.ndim == 2 and value.data.dtype.name in dtypes:
             return value, is_transposed
         return None, False
 
@@ -370,6 +424,17 @@ def _number(expr: Expr) -> float | None:
 def _is_tensor(ty: Any) -> bool:
     """float32 of a known shape, with at least one axis."""
     return isinstance(ty, TensorType) and ty.dtype == "float32" and bool(ty.dims)
+
+
+def _has_dims_of(arg: Var, var: Var) -> bool:
+    a, b = arg.ty, var.ty
+    return (
+        isinstance(a, TensorType)
+        and isinstance(b, TensorType)
+        and a.dims is not None
+        and b.dims is not None
+        and _same_dims(a, b)
+    )
 
 
 def _same_dims(a: Any, b: Any) -> bool:

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....dtypes import as_dtype
-from ....ir import Expr, IntImm, TensorType
+from ....ir import Expr, IntImm, TensorType, TupleGetItem, TupleType
+from ....op.lowering import kernel_call
 from ...common.values import Value
 from ..graph import Graph, Problem
 from ..registry import onnx
@@ -165,6 +166,9 @@ def quantized(
     working = precision or (scale.dtype if scale.dtype in ("float16", "bfloat16") else "float32")
     if working not in ("float16", "bfloat16", "float32", "float64"):
         raise Problem(f"precision: expected a float type, got {working}")
+    if _suits_quantize(as_value(x), scale, zero_point, dtype, working):
+        point = Value(known=np.zeros((), dtype)) if is_zero(zero_point) else zero_point
+        return g.op("quantize", x, scale, point, -1, dtype)
     ratio = g.op("divide", as_float(g, x, working), as_float(g, scale, working))
     if dtype in _FLOATS:
         return converted(g, Value(ratio), dtype, saturate)
@@ -175,6 +179,20 @@ def quantized(
         found = g.op("add", found, as_float(g, zero_point, _holding(working)))
     found = g.op("clip", found, *LIMITS[dtype])
     return g.op("astype", found, dtype)
+
+
+def _suits_quantize(
+    x: Value, scale: Value, zero_point: Value | None, dtype: str, working: str
+) -> bool:
+    """Whether this is what R.quantize is for: bytes of float32, with numbers for all."""
+    return (
+        dtype in ("int8", "uint8")
+        and (x.dtype, scale.dtype, working) == ("float32",) * 3
+        and x.ndim >= 0
+        and scale.ndim == 0
+        and (is_zero(zero_point) or zero_point is None
+             or (zero_point.ndim == 0 and zero_point.dtype == dtype))
+    )  # fmt: skip
 
 
 def _holding(dtype: str) -> str:
@@ -253,15 +271,10 @@ def dequantize_linear(
 @onnx("DynamicQuantizeLinear", since=11)
 def dynamic_quantize_linear(g: Graph, x: Value) -> Any:
     """x as uint8, with the scale and zero point that its least and greatest element need."""
-    zero = np.array(0, np.float32)
-    low = g.op("minimum", g.op("min", x), zero)
-    high = g.op("maximum", g.op("max", x), zero)
-    span = g.op("subtract", high, low)
-    is_flat = g.op("equal", span, zero)
-    width = g.op("divide", span, np.array(255, np.float32))
-    scale = Value(g.op("where", is_flat, np.array(1, np.float32), width))
-    offset = g.op("divide", g.op("negative", low), scale)
-    point = Value(g.op("astype", g.op("round", g.op("clip", offset, 0, 255)), "uint8"))
+    types = [TensorType.of((), dtype) for dtype in ("float32", "uint8")]
+    inputs = g.expr(x), g.none()
+    found = g.emit(kernel_call("quantization_range", inputs, TupleType(types)))
+    scale, point = (Value(TupleGetItem(found, i)) for i in range(2))
     return as_value(quantized(g, x, scale, point, "uint8")), scale, point
 
 
@@ -423,7 +436,11 @@ def requantized(
         for each in scales[1:]:
             factor = g.op("multiply", factor, as_float(g, each))
         factor = g.op("divide", factor, as_float(g, y_scale))
-    found = g.op("round", g.op("multiply", as_float(g, x), factor))
+    real = Value(g.op("multiply", as_float(g, x), factor))
+    one = Value(known=np.ones((), np.float32))
+    if _suits_quantize(real, one, y_zero, dtype, "float32"):
+        return quantized(g, real, one, y_zero, dtype)
+    found = g.op("round", real)
     if not is_zero(y_zero):
         found = g.op("add", found, as_float(g, y_zero))
     if dtype not in LIMITS:
