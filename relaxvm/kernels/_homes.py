@@ -137,6 +137,7 @@ KERNELS: Final = {
     "integers": (
         "nn.integer_conv2d_blocks",
         "nn.integer_linear_blocks",
+        "nn.integer_lstm_blocks",
         "quantization_range",
         "quantize_bytes",
     ),

@@ -24,10 +24,17 @@ from .blocks import BLOCK, blocks_of, planes_of
 from .checks import FLOAT32, WrongType, WrongValue, check_out
 from .convolution import Padding2d, Step2d, convolve
 from .kinds import Floats, Int, Integers, Out, Tensor, an_int
-from .recurrent import range_of
+from .recurrent import Direction, as_quantized, range_of
 
-__all__ = ["Packed", "pack_integer_windows", "pack_integers"]
+__all__ = [
+    "Packed",
+    "gates_in_blocks",
+    "pack_integer_gates",
+    "pack_integer_windows",
+    "pack_integers",
+]
 
+LSTM_GATES: Final = 4
 _QUAD: Final = 4
 """Inputs that are next to each other in packed weights: a lane of 32 bits."""
 _BYTES: Final = (np.dtype(np.uint8), np.dtype(np.int8))
@@ -78,6 +85,25 @@ def pack_integers(weight: NDArray[Any]) -> Packed | None:
     if packed is None:
         return None
     return Packed(packed.weight[:, :, 0, 0], packed.sums, packed.shift)
+
+
+def pack_integer_gates(weight: NDArray[Any]) -> Packed | None:
+    """Integers weight[directions, 4 * size, inputs], of the gates of long short-term memory, as
+    `pack_integers` has them of [inputs, directions * blocks * 64]: as by
+    `relaxvm.kernels.linear.pack_gates`, the gates of 16 elements of the state are side by side."""
+    return pack_integers(gates_in_blocks(weight).T)
+
+
+def gates_in_blocks(numbers: NDArray[Any]) -> NDArray[Any]:
+    """numbers[directions, 4 * size, ...], of the gates, as [directions * blocks * 64, ...]: 0 for
+    elements that fill a block."""
+    directions, rows, *rest = numbers.shape
+    size = rows // LSTM_GATES
+    blocks = blocks_of(size)
+    padded = np.zeros((directions, LSTM_GATES, blocks * BLOCK, *rest), numbers.dtype)
+    padded[:, :, :size] = numbers.reshape(directions, LSTM_GATES, size, *rest)
+    split = padded.reshape(directions, LSTM_GATES, blocks, BLOCK, *rest)
+    return split.swapaxes(1, 2).reshape(-1, *rest)
 
 
 def _plain(weight: NDArray[Any], shift: int) -> NDArray[np.float64]:
@@ -301,6 +327,82 @@ def _centered(x: NDArray[Any], zero: float) -> NDArray[np.float64]:
     centered = np.empty(x.shape, np.float64)
     apply(np.subtract, centered, x, np.float64(zero))
     return centered
+
+
+@kernel("nn.integer_lstm_blocks")
+def integer_lstm_blocks(
+    given: Floats,
+    recurrence: Integers,
+    sums: Integers,
+    shift: Int,
+    factors: Floats,
+    initial_h: Floats,
+    initial_c: Floats,
+    direction: Direction,
+    *outs: Out,
+) -> None:
+    """Long short-term memory of quantized states: outs = the states of all steps [steps,
+    directions, batch, size], the last states, and the last cells.  given[steps, batch, directions
+    * blocks * 64]: the products of the inputs, with the bias.  recurrence: int8 [directions *
+    blocks * 4, lines, 4, 16, 4], less shift, as of `nn.integer_linear_blocks`, and sums; factors:
+    of its columns.  The four gates of 16 elements of the state are side by side, in the order
+    input, output, forget, cell.  The states of a step are quantized as by `quantization_range`
+    before they are multiplied.  float32."""
+    directions = 2 if direction == "bidirectional" else 1
+    if given.ndim != 3 or initial_h.ndim != 3 or recurrence.ndim != 5:
+        raise WrongValue(
+            f"expected given and initial_h of 3 dimensions and recurrence of 5, got "
+            f"{describe(given)}, {describe(initial_h)} and {describe(recurrence)}"
+        )
+    (steps, batch, _), size = given.shape, initial_h.shape[2]
+    gates = directions * blocks_of(size) * LSTM_GATES
+    state = (directions, batch, size)
+    for name, x, shape in (
+        ("given", given, (steps, batch, gates * BLOCK)),
+        ("recurrence", recurrence, (gates, blocks_of(size), BLOCK // _QUAD, BLOCK, _QUAD)),
+        ("sums", sums, (gates * BLOCK,)),
+        ("factors", factors, (gates * BLOCK,)),
+        ("initial_h", initial_h, state),
+        ("initial_c", initial_c, state),
+    ):
+        if x.shape != shape:
+            raise WrongValue(f"{name}: expected {list(shape)}, got {describe(x)}")
+    if given.dtype != np.float32 or sums.dtype != np.int32:
+        raise WrongType(
+            f"expected given of float32 and sums of int32, got {describe(given)} and "
+            f"{describe(sums)}"
+        )
+    if not -128 <= shift <= 128:
+        raise WrongValue(f"shift: expected -128 to 128, got {shift}")
+    if len(outs) != 3:
+        raise WrongValue(f"outs: expected 3 tensors, got {len(outs)}")
+    for name, out, shape in zip(
+        ("outs[0]", "outs[1]", "outs[2]"), outs, ((steps, *state), state, state), strict=True
+    ):
+        check_out(out, FLOAT32, shape, name=name)
+    plain = _plain(recurrence[:, :, None, None], shift)[:, :size, 0, 0]
+    plain = plain.reshape(directions, -1, size).swapaxes(1, 2)
+    given, factors, initial_h, initial_c = (
+        np.array(x) for x in (given, factors, initial_h, initial_c)
+    )
+    for i in range(directions):
+        columns = slice(i * plain.shape[2], (i + 1) * plain.shape[2])
+        weight = np.asarray(plain[i] * factors[columns], np.float32)
+        h, c = initial_h[i], initial_c[i]
+        backwards = direction == "reverse" or i == 1
+        for t in reversed(range(steps)) if backwards else range(steps):
+            check_time()
+            total = np.empty((batch, weight.shape[1]), np.float32)
+            multiply(as_quantized(h), weight, total)
+            total += given[t, :, columns]
+            split = total.reshape(batch, -1, LSTM_GATES, BLOCK)
+            parts = [split[:, :, g].reshape(batch, -1)[:, :size] for g in range(LSTM_GATES)]
+            with np.errstate(over="ignore"):
+                let, shown, kept = (1 / (1 + np.exp(-part)) for part in parts[:3])
+            c = kept * c + let * np.tanh(parts[3])
+            h = shown * np.tanh(c)
+            outs[0][t, i] = h
+        outs[1][i], outs[2][i] = h, c
 
 
 @kernel("quantize_bytes")

@@ -33,6 +33,7 @@ from .expand_matmul_of_sum import *
 from .expand_tuple_arguments import *
 from .fold_batchnorm_to_conv2d import *
 from .fold_constant import *
+from .fold_quantization import *
 from .fuse_ops import *
 from .fuse_ops_by_pattern import *
 from .fuse_tir import *

@@ -222,7 +222,7 @@ class _Blocker(ExprMutator):
         return self._null
 
     def _flush(self) -> None:
-        waiting = [var for var in self._integers if var in self._missing]
+        waiting = [var for var in self._missing if self._is_integer_result(var)]
         for var in [*self._pending, *self._gates, *waiting]:
             self._in_blocks(var)
 
@@ -258,7 +258,7 @@ class _Blocker(ExprMutator):
             found = self._emit(var.name, self._call(waiting))
             self._blocks[var] = found if waiting.taps is None else self._spread(found, waiting)
             self._span = outer
-        elif var in self._missing and var in self._integers and var not in self._blocks:
+        elif var not in self._blocks and self._is_integer_result(var):
             self._blocks[var] = self._integer_call(var)
         elif var not in self._blocks:
             planes = self._in_planes(var.name, self.var_map.get(var, var))
@@ -306,8 +306,9 @@ class _Blocker(ExprMutator):
 
     def _is_in_blocks(self, expr: Expr) -> bool:
         """Whether a value is there in blocks, with its channels in order."""
-        is_waiting = expr in self._integers and expr in self._missing
-        return expr in self._blocks or expr in self._pending or expr in self._gates or is_waiting
+        if expr in self._blocks or expr in self._pending or expr in self._gates:
+            return True
+        return isinstance(expr, Var) and self._is_integer_result(expr)
 
     def _gated(self, var: Var, gate: tuple[Expr, Expr, Any], residual: Expr) -> Var:
         x, numbers, span = gate
@@ -504,6 +505,11 @@ class _Blocker(ExprMutator):
         if product.is_final:
             self._missing.add(var)
         return product.is_final
+
+    def _is_integer_result(self, var: Var) -> bool:
+        """Whether a variable is the result of a convolution of bytes, which is not emitted as the
+        program has it."""
+        return var in self._integers and self._integers[var][0].is_final
 
     def _conv_of_bytes(self, call: Call) -> IntegerProduct | None:
         x, weight = call.args

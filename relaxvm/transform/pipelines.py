@@ -174,8 +174,10 @@ def model_pipeline(*, precise: bool = False, keep_apart: bool = False) -> Pass:
         transform.CanonicalizeBindings(),
         transform.EliminateCommonSubexpr(),
         transform.CanonicalizeBindings(),
-        transform.FoldConstant(),
     ]
+    if not precise and CPU in SETS:
+        passes.append(transform.FoldQuantization())
+    passes.append(transform.FoldConstant())
     if not precise:
         passes += [
             transform.RecognizeAttention(),

@@ -21,6 +21,7 @@
  */
 #include "blocks.h"
 #include "pieces.h"
+#include "recurrent.h"
 
 #define QUAD 4                          /* bytes of a lane */
 #define QUADS (RVM_BLOCK / QUAD)        /* of a line of 16 inputs */
@@ -146,12 +147,35 @@ static inline vi to_nearest(vf x) {
     return __builtin_convertvector((x + magic) - magic, vi);
 }
 
+/* The low bytes of integers from -128 to 255. */
+static inline vbytes low_bytes(vi x) {
+#if defined(__AVX512F__)
+    return (vbytes)_mm512_cvtepi32_epi8((__m512i)x);
+#elif defined(__AVX2__)
+    const __m256i low = _mm256_set1_epi32(255), order = _mm256_setr_epi32(0, 4, 0, 0, 0, 0, 0, 0);
+    __m256i words = _mm256_packus_epi32(_mm256_and_si256((__m256i)x, low), _mm256_setzero_si256());
+    __m256i bytes = _mm256_permutevar8x32_epi32(_mm256_packus_epi16(words, words), order);
+    vbytes narrow;
+    memcpy(&narrow, &bytes, sizeof narrow);
+    return narrow;
+#elif defined(__SSE2__)
+    __m128i some = _mm_and_si128((__m128i)x, _mm_set1_epi32(255));
+    some = _mm_packs_epi32(some, some);
+    some = _mm_packus_epi16(some, some);
+    vbytes narrow;
+    memcpy(&narrow, &some, sizeof narrow);
+    return narrow;
+#else
+    return __builtin_convertvector((vu)x, vbytes);
+#endif
+}
+
 /* Quantize: x / scale, rounded, plus the zero point, within bounds; NaN gives 0.  Bounds are taken before
  * the sum, which gives the same. */
 static inline vbytes to_bytes(const Finish *f, vf x) {
     x = rvm_at_most(rvm_all(f->high - f->zero), rvm_at_least(rvm_all(f->low - f->zero), x));
     vi is_number = x == x;
-    return __builtin_convertvector((vu)((to_nearest(x) + (int32_t)f->zero) & is_number), vbytes);
+    return low_bytes((to_nearest(x) + (int32_t)f->zero) & is_number);
 }
 
 /* The results of `lines` pixels of 16 outputs, of which the first `count` are written, from their sums.
@@ -806,6 +830,202 @@ static int range(const RvmKernelCall *call) {
     return RVM_OK;
 }
 
+/* ---- long short-term memory ---------------------------------------------------------------------- */
+/* given[steps, batch, directions * 4 gates * blocks * 16], the products of the inputs, with the bias; weight
+ * [directions * 4 gates * blocks, lines, 4, 16, 4] of the states, their sums and factors; initial states and
+ * cells; states of all steps, last states, last cells.  The states of a step are quantized together, as
+ * by `quantization_range`. */
+enum { GIVEN, RECURRENCE, RECURRENCE_SUMS, FACTORS, FIRST_H, FIRST_C, STATES, LAST_H, LAST_C, LSTM_BUFFERS };
+#define MOST_ROWS 3
+
+typedef struct {
+    int64_t shift, direction;
+} LstmParams;
+
+typedef struct {
+    const RvmKernelCall *call;
+    const Tiles *tiles;
+    int64_t steps, batch, size, directions, blocks, padded, lines;
+    int64_t shift, direction;
+    char *workspace;
+    RvmGrid grid; /* of directions */
+} Lstm;
+
+static int has_dims(const RvmBuffer *x, int dtype, int ndim, const int64_t *dims) {
+    return x->dtype == dtype && x->ndim == ndim && rvm_is_contiguous(x) && rvm_same_dims(x->dims, dims, ndim);
+}
+
+static int get_lstm(const RvmKernelCall *call, Lstm *l) {
+    const RvmBuffer *b = call->buffers;
+    const LstmParams *q = (const LstmParams *)call->params;
+    if (call->count != LSTM_BUFFERS || b[GIVEN].ndim != 3 || b[FIRST_H].ndim != 3) return 0;
+    *l = (Lstm){.call = call, .steps = b[GIVEN].dims[0], .batch = b[GIVEN].dims[1], .size = b[FIRST_H].dims[2],
+                .shift = q->shift, .direction = q->direction};
+    l->directions = l->direction == BIDIRECTIONAL ? 2 : 1;
+    l->blocks = l->lines = (l->size + RVM_BLOCK - 1) / RVM_BLOCK;
+    l->padded = l->blocks * RVM_BLOCK;
+    int64_t gates = l->directions * LSTM_GATES * l->blocks, outputs = gates * RVM_BLOCK;
+    int64_t of_given[] = {l->steps, l->batch, outputs}, of_states[] = {l->steps, l->directions, l->batch, l->size};
+    int64_t of_weight[] = {gates, l->lines, QUADS, RVM_BLOCK, QUAD}, *of_state = of_states + 1;
+    if (l->steps < 1 || l->batch < 1 || l->size < 1 || l->shift < -128 || l->shift > 128 ||
+        !has_dims(b + GIVEN, RVM_DTYPE_F32, 3, of_given) || !has_dims(b + RECURRENCE, RVM_DTYPE_I8, 5, of_weight) ||
+        !has_dims(b + RECURRENCE_SUMS, RVM_DTYPE_I32, 1, &outputs) || !has_dims(b + FACTORS, RVM_DTYPE_F32, 1, &outputs) ||
+        !has_dims(b + STATES, RVM_DTYPE_F32, 4, of_states))
+        return 0;
+    for (int i = FIRST_H; i < LSTM_BUFFERS; i++)
+        if (i != STATES && !has_dims(b + i, RVM_DTYPE_F32, 3, of_state)) return 0;
+    for (int out = STATES; out < LSTM_BUFFERS; out++)
+        for (int other = 0; other < out; other++)
+            if (!rvm_no_overlap(b + other, b + out)) return 0;
+    int64_t products = l->steps * l->batch * gates * RVM_BLOCK * l->padded / QUAD;
+    l->grid = rvm_divide(call, rvm_time_for(products, products / QUAD), l->directions, 1);
+    l->grid.outer_parts = l->directions;
+    return 1;
+}
+
+/* Terms, bytes and sums of rows, states, new states and cells: of a thread. */
+static int64_t lstm_bytes(const Lstm *l) {
+    int64_t state = rvm_aligned(l->batch * l->padded * 4);
+    return rvm_aligned(l->lines * 8) + rvm_aligned(l->batch * l->padded) + rvm_aligned(l->batch * 4) + 3 * state;
+}
+
+static int64_t lstm_workspace(const RvmKernelCall *call) {
+    Lstm l;
+    return get_lstm(call, &l) ? l.grid.threads * lstm_bytes(&l) + RVM_ALIGNMENT : -1;
+}
+
+/* Quantize the states of a step, and add up each row. */
+static Finish quantize_states(const Lstm *l, const float *state, uint8_t *bytes, int32_t *row_sums) {
+    float low = 0, high = 0;
+    for (int64_t r = 0; r < l->batch; r++) {
+        const float *row = state + r * l->padded;
+        for (int64_t i = 0; i < l->size; i++) {
+            low = row[i] < low ? row[i] : low;
+            high = row[i] > high ? row[i] : high;
+        }
+    }
+    float span = high - low, point;
+    Finish f = {.function = RVM_NO_INT, .dtype = RVM_DTYPE_U8, .scale = span > 0 ? span / 255 : 1, .high = 255};
+    if (!(f.scale > 0)) f.scale = 1; /* so small a span */
+    point = -low / f.scale;
+    point = point > 0 ? point : 0; /* NaN is 0, too */
+    f.zero = ((point > 255 ? 255 : point) + 0x1.8p23f) - 0x1.8p23f;
+    for (int64_t r = 0; r < l->batch; r++) {
+        uint8_t *to = bytes + r * l->padded;
+        uint32_t sum = 0;
+        for (int64_t i = 0; i < l->padded; i += RVM_LANES) {
+            vbytes some = to_bytes(&f, rvm_load(state + r * l->padded + i) / rvm_all(f.scale));
+            memcpy(to + i, &some, sizeof some);
+        }
+        for (int64_t i = l->size; i < l->padded; i++) to[i] = 0;
+        for (int64_t i = 0; i < l->size; i++) sum += to[i];
+        row_sums[r] = (int32_t)(sum * (uint32_t)l->shift);
+    }
+    return f;
+}
+
+/* The gates of a block of the state, of some rows: [row][gate][16]. */
+static void gates_of(const Lstm *l, const Bytes *bytes, int64_t first, int rows, int64_t block, const Finish *f,
+                     const int32_t *row_sums, const float *given, float *gates) {
+    int32_t sums[LSTM_GATES * MOST_ROWS * RVM_BLOCK] __attribute__((aligned(RVM_ALIGNMENT)));
+    const RvmBuffer *b = l->call->buffers;
+    int64_t step = bytes->weight_block, outputs = l->directions * LSTM_GATES * l->padded;
+    const int8_t *weight = (const int8_t *)b[RECURRENCE].data + block * LSTM_GATES * step;
+    for (int g = 0; g < LSTM_GATES;) {
+        Bytes some = *bytes;
+        some.weight = weight + g * step;
+        int is_wide = rows <= l->tiles->few && LSTM_GATES - g >= l->tiles->many;
+        if (is_wide) {
+            l->tiles->of_few[rows - 1](&some, first, sums + g * rows * RVM_BLOCK);
+            g += l->tiles->many;
+        } else {
+            for (int r = 0; r < rows;) {
+                int more = rows - r < l->tiles->rows ? rows - r : l->tiles->rows;
+                l->tiles->one[more - 1](&some, first + r, sums + (g * rows + r) * RVM_BLOCK);
+                r += more;
+            }
+            g++;
+        }
+    }
+    for (int g = 0; g < LSTM_GATES; g++)
+        for (int lane = 0; lane < RVM_BLOCK; lane += RVM_LANES) {
+            int64_t channel = (block * LSTM_GATES + g) * RVM_BLOCK + lane;
+            vu of_weights;
+            memcpy(&of_weights, b[RECURRENCE_SUMS].data + channel * 4, sizeof of_weights);
+            vu correction = of_weights * (uint32_t)f->zero;
+            vf factor = rvm_load((const float *)b[FACTORS].data + channel) * rvm_all(f->scale);
+            for (int r = 0; r < rows; r++) {
+                vu sum;
+                memcpy(&sum, sums + (g * rows + r) * RVM_BLOCK + lane, sizeof sum);
+                sum += (uint32_t)row_sums[first + r];
+                vf real = __builtin_convertvector((vi)(sum - correction), vf);
+                rvm_store(gates + (r * LSTM_GATES + g) * RVM_BLOCK + lane,
+                          rvm_fma(real, factor, rvm_load(given + (first + r) * outputs + channel)));
+            }
+        }
+}
+
+static int run_lstm(const RvmKernelCall *call, void *work, int64_t d, int thread) {
+    const Lstm *l = (const Lstm *)work;
+    const RvmBuffer *b = call->buffers;
+    char *workspace = l->workspace + thread * lstm_bytes(l);
+    int64_t state = l->batch * l->padded, kept = l->batch * l->size;
+    int64_t outputs = l->directions * LSTM_GATES * l->padded;
+    int64_t *terms = (int64_t *)rvm_take(&workspace, l->lines * 8);
+    uint8_t *bytes = (uint8_t *)rvm_take(&workspace, state);
+    int32_t *row_sums = (int32_t *)rvm_take(&workspace, l->batch * 4);
+    float *cell = (float *)rvm_take(&workspace, 4 * state);
+    float *old = (float *)rvm_take(&workspace, 4 * state), *new = (float *)rvm_take(&workspace, 4 * state);
+    Bytes product = {.x = bytes, .terms = terms, .count = l->lines, .whole = l->lines - 1, .x_step = l->padded,
+                     .left = (l->size - (l->lines - 1) * RVM_BLOCK + QUAD - 1) / QUAD,
+                     .weight_block = l->lines * LINE_WEIGHTS};
+    for (int64_t i = 0; i < l->lines; i++) terms[i] = i * RVM_BLOCK;
+    memset(cell, 0, (size_t)state * 4);
+    memset(old, 0, (size_t)state * 4);
+    rvm_copy_rows((const float *)b[FIRST_H].data + d * kept, l->size, old, l->padded, l->batch, l->size);
+    rvm_copy_rows((const float *)b[FIRST_C].data + d * kept, l->size, cell, l->padded, l->batch, l->size);
+    for (int64_t i = 0; i < l->steps; i++) {
+        int64_t at = l->direction == REVERSE || d == 1 ? l->steps - 1 - i : i;
+        const float *given = (const float *)b[GIVEN].data + at * l->batch * outputs;
+        Finish f = quantize_states(l, old, bytes, row_sums);
+        for (int64_t first = 0; first < l->batch; first += MOST_ROWS) {
+            int rows = l->batch - first < MOST_ROWS ? (int)(l->batch - first) : MOST_ROWS;
+            for (int64_t block = 0; block < l->blocks; block++) {
+                float gates[MOST_ROWS * LSTM_GATES * RVM_BLOCK];
+                int64_t here = first * l->padded + block * RVM_BLOCK;
+                gates_of(l, &product, first, rows, d * l->blocks + block, &f, row_sums, given, gates);
+                rvm_lstm_update(rows, gates, cell + here, new + here, l->padded);
+            }
+            if (rvm_must_stop(call, rows * l->padded * LSTM_GATES * (l->size / 4 + 256))) return RVM_FAILED;
+        }
+        rvm_copy_rows(new, l->padded, (float *)b[STATES].data + (at * l->directions + d) * kept, l->size, l->batch,
+                      l->size);
+        float *last = old;
+        old = new;
+        new = last;
+    }
+    rvm_copy_rows(old, l->padded, (float *)b[LAST_H].data + d * kept, l->size, l->batch, l->size);
+    rvm_copy_rows(cell, l->padded, (float *)b[LAST_C].data + d * kept, l->size, l->batch, l->size);
+    return RVM_OK;
+}
+
+static int lstm_with(const RvmKernelCall *call, const Tiles *tiles) {
+    Lstm l;
+    char *workspace = call->workspace;
+    if (!get_lstm(call, &l)) return RVM_ASK_REFERENCE;
+    l.tiles = tiles;
+    l.workspace = rvm_take(&workspace, 0);
+    return rvm_run_grid(call, &l.grid, run_lstm, &l);
+}
+
+static int lstm(const RvmKernelCall *call) { return lstm_with(call, &plain_tiles); }
+
+#ifdef HAS_VNNI
+static int vnni_lstm(const RvmKernelCall *call) {
+    return has_vnni() ? lstm_with(call, &vnni_tiles) : RVM_ASK_REFERENCE;
+}
+#endif
+
 /* ---- the table ----------------------------------------------------------------------------------- */
 #define OPERANDS                                                                                \
     RVM_BUFFER(TENSOR), RVM_BUFFER(TENSOR_OR_NONE), RVM_BUFFER(TENSOR), RVM_BUFFER(TENSOR),     \
@@ -824,6 +1044,11 @@ static const RvmArgument quantize_arguments[] = {RVM_BUFFER(TENSOR), RVM_BUFFER(
 static const RvmArgument range_arguments[] = {RVM_BUFFER(TENSOR), RVM_FIELD(INT_OR_NONE, RangeParams, channels),
                                               RVM_BUFFER(OUTS)};
 
+static const RvmArgument lstm_arguments[] = {
+    RVM_BUFFER(TENSOR), RVM_BUFFER(TENSOR), RVM_BUFFER(TENSOR), RVM_FIELD(INT, LstmParams, shift),
+    RVM_BUFFER(TENSOR), RVM_BUFFER(TENSOR), RVM_BUFFER(TENSOR),
+    RVM_FIELD_OF(rvm_directions, CHOICE, LstmParams, direction), RVM_BUFFER(OUTS)};
+
 #define OF_BYTES (RVM_DTYPE_BIT(RVM_DTYPE_U8) | RVM_DTYPE_BIT(RVM_DTYPE_I8))
 #define PRODUCT(method, of, memory, kinds)                                                      \
     {.name = "integers." #method, .kernel = "nn." of, .run = method, .workspace = memory,       \
@@ -831,11 +1056,18 @@ static const RvmArgument range_arguments[] = {RVM_BUFFER(TENSOR), RVM_FIELD(INT_
      .dtypes = OF_BYTES | RVM_DTYPE_BIT(RVM_DTYPE_I32) | RVM_DTYPE_BIT(RVM_DTYPE_F32),          \
      .most_bytes = RVM_ANY_RESULT, .is_unlocked = 1, .ulp = RVM_SUM_ULP}
 
+#define LSTM(method)                                                                            \
+    {.name = "integers." #method, .kernel = "nn.integer_lstm_blocks", .run = method,            \
+     .workspace = lstm_workspace, RVM_ARGUMENTS(lstm_arguments), .dtypes = RVM_DTYPE_BIT(RVM_DTYPE_F32), \
+     .most_bytes = RVM_ANY_RESULT, .is_unlocked = 1, .ulp = RVM_SUM_ULP}
+
 const RvmImplementation RVM_NAME(rvm_integers)[] = {
 #ifdef HAS_VNNI
+    LSTM(vnni_lstm),
     PRODUCT(vnni_linear, "integer_linear_blocks", linear_workspace, linear_arguments),
     PRODUCT(vnni_conv2d, "integer_conv2d_blocks", conv_workspace, conv_arguments),
 #endif
+    LSTM(lstm),
     PRODUCT(linear, "integer_linear_blocks", linear_workspace, linear_arguments),
     PRODUCT(conv2d, "integer_conv2d_blocks", conv_workspace, conv_arguments),
     {.name = "integers.quantize", .kernel = "quantize_bytes", .run = quantize, RVM_ARGUMENTS(quantize_arguments),

@@ -16,6 +16,7 @@
 #include "blocks.h"
 #include "math.h"
 #include "pieces.h"
+#include "recurrent.h"
 #include "tiles.h"
 
 /* Lines of rows that are multiplied by all weights before the next rows are. */
@@ -244,7 +245,6 @@ static int packed(const RvmKernelCall *call) {
  * elements of the state are one tile, to which these products are added; cells and states follow in
  * registers.  Weights have the gates of 16 elements side by side: those of long short-term memory in the
  * order input, output, forget, cell; those of gated recurrent units in the order update, reset, hidden. */
-#define LSTM_GATES 4
 #define GRU_GATES 3
 #define STEP_ROWS 64 /* inputs that are multiplied at once */
 
@@ -257,9 +257,6 @@ static const TileCall of_gates[LSTM_GATES][FEW_ROWS] = {{in_place_1_1, in_place_
                                                         {in_place_2_1, in_place_2_2, in_place_2_3},
                                                         {in_place_3_1, in_place_3_2, in_place_3_3},
                                                         {in_place_4_1, in_place_4_2, in_place_4_3}};
-
-static const char *const directions[] = {"forward", "reverse", "bidirectional", NULL};
-enum { FORWARD, REVERSE, BIDIRECTIONAL };
 
 typedef struct {
     int64_t direction;
@@ -388,20 +385,6 @@ typedef struct {
     float *cell, *state;
 } Step;
 
-/* The cells and states of `rows` examples, from the sums of their gates, [rows][4 gates][16]. */
-static void update(int rows, const float *sums, float *cell, float *state, int64_t step) {
-    for (int r = 0; r < rows; r++, sums += LSTM_GATES * RVM_BLOCK)
-        for (int lane = 0; lane < RVM_BLOCK; lane += RVM_LANES) {
-            vf let = rvm_sigmoid(rvm_load(sums + lane));
-            vf shown = rvm_sigmoid(rvm_load(sums + RVM_BLOCK + lane));
-            vf kept = rvm_sigmoid(rvm_load(sums + 2 * RVM_BLOCK + lane));
-            vf candidate = rvm_tanh(rvm_load(sums + 3 * RVM_BLOCK + lane));
-            vf new = rvm_fma(let, candidate, kept * rvm_load(cell + r * step + lane));
-            rvm_store(cell + r * step + lane, new);
-            rvm_store(state + r * step + lane, shown * rvm_tanh(new));
-        }
-}
-
 static int lstm_step(const RvmKernelCall *call, void *work, int64_t piece, int thread) {
     const Step *s = (const Step *)work;
     const Recurrent *l = s->l;
@@ -427,7 +410,7 @@ static int lstm_step(const RvmKernelCall *call, void *work, int64_t piece, int t
                 }
             }
             int64_t at = first * l->padded + b * RVM_BLOCK;
-            update(rows, sums, cell + at, state + at, l->padded);
+            rvm_lstm_update(rows, sums, cell + at, state + at, l->padded);
         }
         if (rvm_must_stop(call, rows * l->padded * LSTM_GATES * (l->size + 256))) return RVM_FAILED;
     }
@@ -522,11 +505,6 @@ static int gru_step_reset_first(const RvmKernelCall *call, void *work, int64_t p
     return RVM_OK;
 }
 
-static void copy_rows(const float *from, int64_t from_row, float *to, int64_t to_row, int64_t rows,
-                      int64_t count) {
-    for (int64_t r = 0; r < rows; r++) memcpy(to + r * to_row, from + r * from_row, (size_t)count * 4);
-}
-
 /* All steps in all directions.  Initial states are `h` and, where there are cells, `c`; outputs are the
  * states of all steps, the last states, and the last cells. */
 typedef struct {
@@ -550,8 +528,8 @@ static int run_direction(const RvmKernelCall *call, void *work, int64_t d, int t
     float *old = (float *)rvm_take(&workspace, 4 * state), *new = (float *)rvm_take(&workspace, 4 * state);
     memset(cell, 0, (size_t)state * 4);
     memset(old, 0, (size_t)state * 4);
-    copy_rows((const float *)h->data + d * kept, l->size, old, l->padded, l->batch, l->size);
-    if (c) copy_rows((const float *)c->data + d * kept, l->size, cell, l->padded, l->batch, l->size);
+    rvm_copy_rows((const float *)h->data + d * kept, l->size, old, l->padded, l->batch, l->size);
+    if (c) rvm_copy_rows((const float *)c->data + d * kept, l->size, cell, l->padded, l->batch, l->size);
     for (int64_t from = 0; from < l->steps; from += l->steps_at_once) {
         int64_t some = l->steps - from < l->steps_at_once ? l->steps - from : l->steps_at_once;
         int64_t first = is_backwards ? l->steps - from - some : from;
@@ -563,7 +541,7 @@ static int run_direction(const RvmKernelCall *call, void *work, int64_t d, int t
             int64_t here = is_backwards ? some - 1 - i : i, at = first + here;
             Step step = {l, d, given + here * l->batch * l->gates * l->padded, old, cell, new};
             if (rvm_run_grid(call, &l->of_step, run->step, &step)) return RVM_FAILED;
-            copy_rows(new, l->padded, (float *)outs->data + (at * l->directions + d) * kept, l->size,
+            rvm_copy_rows(new, l->padded, (float *)outs->data + (at * l->directions + d) * kept, l->size,
                       l->batch, l->size);
             float *last = old;
             old = new;
@@ -572,8 +550,8 @@ static int run_direction(const RvmKernelCall *call, void *work, int64_t d, int t
         /* The steps may have been pieces of other threads. */
         if (rvm_must_stop(call, some * l->batch * l->padded * l->gates * (l->size + 256))) return RVM_FAILED;
     }
-    copy_rows(old, l->padded, (float *)outs[1].data + d * kept, l->size, l->batch, l->size);
-    if (c) copy_rows(cell, l->padded, (float *)outs[2].data + d * kept, l->size, l->batch, l->size);
+    rvm_copy_rows(old, l->padded, (float *)outs[1].data + d * kept, l->size, l->batch, l->size);
+    if (c) rvm_copy_rows(cell, l->padded, (float *)outs[2].data + d * kept, l->size, l->batch, l->size);
     return RVM_OK;
 }
 
@@ -654,7 +632,7 @@ static const RvmArgument lstm_arguments[] = {
     RVM_BUFFER(TENSOR), RVM_BUFFER(TENSOR),
     RVM_BUFFER(TENSOR), RVM_BUFFER(TENSOR),
     RVM_BUFFER(TENSOR), RVM_BUFFER(TENSOR),
-    RVM_FIELD_OF(directions, CHOICE, RecurrentParams, direction), RVM_BUFFER(OUTS),
+    RVM_FIELD_OF(rvm_directions, CHOICE, RecurrentParams, direction), RVM_BUFFER(OUTS),
 };
 
 static const RvmArgument gru_arguments[] = {
@@ -664,7 +642,7 @@ static const RvmArgument gru_arguments[] = {
     RVM_BUFFER(TENSOR),
     RVM_BUFFER(TENSOR),
     RVM_BUFFER(TENSOR),
-    RVM_FIELD_OF(directions, CHOICE, RecurrentParams, direction),
+    RVM_FIELD_OF(rvm_directions, CHOICE, RecurrentParams, direction),
     RVM_FIELD(FLAG, RecurrentParams, linear_before_reset),
     RVM_BUFFER(OUTS),
 };
