@@ -40,6 +40,9 @@ __all__ = [
     "gru",
     "importing",
     "in_blocks",
+    "integer_conv",
+    "integer_linear",
+    "integer_lstm",
     "kernel_calls_of",
     "large_calls_of",
     "linear",
@@ -181,6 +184,28 @@ def linear(size: int) -> list[Any]:
             np.ones((size, 320), "f4"), "gelu", np.ones((size, 320), "f4")]  # fmt: skip
 
 
+def integer_linear(size: int) -> list[Any]:
+    """Rows of 640 bytes, weights for 320 columns, and what follows the product."""
+    return [np.ones((size, 640), "u1"), None, np.ones((20, 40, 4, 16, 4), "i1"), np.ones(320, "i4"),
+            0, None, np.ones(320, "f4"), None, "gelu", None, None,
+            np.ones((size, 320), "f4")]  # fmt: skip
+
+
+def integer_conv(size: int) -> list[Any]:
+    """Images of bytes in two blocks, signed, so that they are copied."""
+    return [np.ones((1, 2, size, size, 16), "i1"), None, np.ones((2, 2, 3, 3, 4, 16, 4), "i1"),
+            np.ones(32, "i4"), 5, (1, 1), (1,) * 4, (1, 1), *[None] * 6,
+            np.ones((1, 2, size, size, 16), "i4")]  # fmt: skip
+
+
+def integer_lstm(steps: int) -> list[Any]:
+    """A state of 100 elements."""
+    return [np.ones((steps, 8, 448), "f4"), np.ones((28, 7, 4, 16, 4), "i1"), np.ones(448, "i4"), 0,
+            np.ones(448, "f4"), np.ones((1, 8, 100), "f4"), np.ones((1, 8, 100), "f4"), "forward",
+            np.ones((steps, 1, 8, 100), "f4"), np.ones((1, 8, 100), "f4"),
+            np.ones((1, 8, 100), "f4")]  # fmt: skip
+
+
 def lstm(steps: int) -> list[Any]:
     """A layer of long short-term memory: 40 inputs, a state of 100 elements."""
     return [np.ones((steps, 8, 40), "f4"), np.ones((1, 28, 40, 16), "f4"),
@@ -218,6 +243,13 @@ KERNEL_CALLS: dict[str, Any] = {
                                    np.ones(1000, "f4"), 1e-5, np.ones((1000, 1000), "f4")],
     "nn.apply": lambda: [np.ones(1 << 20, "f4"), "gelu", np.ones(1 << 20, "f4")],
     "nn.linear_blocks": lambda: linear(1000),
+    "nn.integer_linear_blocks": lambda: integer_linear(4000),
+    "nn.integer_conv2d_blocks": lambda: integer_conv(280),
+    "nn.integer_lstm_blocks": lambda: integer_lstm(1000),
+    "quantize_bytes": lambda: [np.ones(1 << 22, "f4"), np.array(1, "f4"), None,
+                               np.ones(1 << 22, "u1")],
+    "quantization_range": lambda: [np.ones(1 << 22, "f4"), None, np.array(1, "f4"),
+                                   np.array(1, "u1")],
     "nn.to_blocks": lambda: [np.ones((1, 16, 280, 280), "f4"), np.ones((1, 1, 280, 280, 16), "f4")],
     "nn.from_blocks": lambda: [
         np.ones((1, 1, 280, 280, 16), "f4"), np.ones((1, 16, 280, 280), "f4")],

@@ -40,6 +40,9 @@ from .memory_attacks import (
     gru,
     importing,
     in_blocks,
+    integer_conv,
+    integer_linear,
+    integer_lstm,
     large_calls_of,
     linear,
     lstm,
@@ -193,6 +196,13 @@ CALLS: dict[str, list[Any]] = {
                  1e-5, np.ones((90, 100), "f4")]],
     f"{PREFIX}nn.apply": [lambda: [np.ones(LARGE, "f4"), "tanh", np.ones(LARGE, "f4")]],
     f"{PREFIX}nn.linear_blocks": [lambda: linear(50)],
+    f"{PREFIX}nn.integer_linear_blocks": [lambda: integer_linear(50)],
+    f"{PREFIX}nn.integer_conv2d_blocks": [lambda: integer_conv(30)],
+    f"{PREFIX}nn.integer_lstm_blocks": [lambda: integer_lstm(20)],
+    f"{PREFIX}quantize_bytes": [
+        lambda: [np.ones(LARGE, "f4"), np.array(1, "f4"), np.array(1, "u1"), np.ones(LARGE, "u1")]],
+    f"{PREFIX}quantization_range": [
+        lambda: [np.ones(LARGE, "f4"), None, np.array(1, "f4"), np.array(1, "u1")]],
     f"{PREFIX}nn.to_blocks": [
         lambda: [integers(16 * 900, "f4").reshape(1, 16, 30, 30),
                  integers(16 * 900, "f4").reshape(1, 1, 30, 30, 16)]],

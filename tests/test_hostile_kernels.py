@@ -11,7 +11,7 @@ import pytest
 
 from relaxvm import Shape
 from relaxvm.errors import RelaxVMError
-from relaxvm.kernels import _table
+from relaxvm.kernels import _table, integers
 from relaxvm.kernels.blocks import BLOCK
 from relaxvm.kernels.cpu import SETS
 
@@ -264,6 +264,72 @@ def trees(of: Hostile) -> list[Any]:
             of.tensor(rows, count)]  # fmt: skip
 
 
+def products_of_bytes(of: Hostile, x: Any, w: Any, windows: list[Any], out: Any) -> list[Any]:
+    """The arguments of a product of bytes."""
+    outputs, target = len(w.sums), of.some(np.int32, np.float32, np.uint8, np.int8)
+    factor = None if target is np.int32 else np.abs(of.tensor(outputs)) / 100
+    is_byte = target in (np.uint8, np.int8)
+    scale = np.array(0.5, np.float32) if is_byte and of.some(0, 1) else None
+    point = np.array(of.some(3, 0), target) if is_byte and of.some(0, 1) else None
+    bias = of.rng.integers(-99, 99, outputs).astype(np.int32) if of.some(0, 1) else None
+    more = of.tensor(outputs) if factor is not None and of.some(0, 1) else None
+    zero = np.array(of.some(5, 0), x.dtype) if of.some(1, 0) else None
+    return [x, zero, w.weight, w.sums, w.shift, *windows, bias, factor, more,
+            None if factor is None else of.some(None, "relu"), scale, point,
+            out.astype(target)]  # fmt: skip
+
+
+def drawn_bytes(of: Hostile, *shape: int) -> Any:
+    dtype = of.some(np.uint8, np.int8)
+    bounds = np.iinfo(dtype)
+    return of.rng.integers(bounds.min, bounds.max + 1, shape).astype(dtype)
+
+
+def integer_linear(of: Hostile) -> list[Any]:
+    rows, inputs, columns = of.some(5, 1, 40), of.some(20, 16, 3), of.some(30, 32, 70)
+    w = integers.pack_integers(of.rng.integers(*of.some((-128, 128), (-3, 250)), (inputs, columns)))
+    return products_of_bytes(of, drawn_bytes(of, rows, inputs), w, [], of.tensor(rows, columns))
+
+
+def integer_convolution(of: Hostile) -> list[Any]:
+    w = Window(of)
+    outputs, inputs = of.some(16, 32), 16 * w.x.shape[1]
+    weight = of.rng.integers(*of.some((-128, 128), (-3, 250)), (outputs, inputs, *w.window))
+    packed = integers.pack_integer_windows(weight)
+    if of.some(0, 1):  # each channel by itself
+        outputs = inputs
+        packed = integers.pack_integer_depthwise(
+            of.rng.integers(-128, 128, (outputs, 1, *w.window))
+        )
+    windows = [w.strides, w.padding, w.dilation]
+    x = drawn_bytes(of, *w.x.shape)
+    return products_of_bytes(of, x, packed, windows, w.out(of, outputs // BLOCK))
+
+
+def integer_lstm(of: Hostile) -> list[Any]:
+    steps, batch, size, both = of.some(3, 1), of.some(2, 5), of.some(5, 16, 20), of.some(1, 2)
+    state, low = (both, batch, size), of.some((-128, 128), (-3, 250))
+    w = integers.pack_integer_gates(of.rng.integers(*low, (both, 4 * size, size)))
+    assert w is not None
+    return [of.tensor(steps, batch, len(w.sums)), w.weight, w.sums, w.shift,
+            np.abs(of.tensor(len(w.sums))) / 1000, of.tensor(*state), of.tensor(*state),
+            "bidirectional" if both == 2 else of.some("forward", "reverse"),
+            of.tensor(steps, *state), of.tensor(*state), of.tensor(*state)]  # fmt: skip
+
+
+def quantize(of: Hostile) -> list[Any]:
+    shape, dtype = (of.some(5, 1, 40), of.some(20, 16, 3)), of.some(np.uint8, np.int8)
+    zero = np.array(of.some(5, 0), dtype) if of.some(1, 0) else None
+    return [of.tensor(*shape), np.array(0.02, np.float32), zero, of.tensor(*shape).astype(dtype)]
+
+
+def quantization_range(of: Hostile) -> list[Any]:
+    blocks = of.some(2, 1)
+    return [of.tensor(of.some(1, 2), blocks, 3, of.some(5, 1), BLOCK),
+            of.some(None, 16 * blocks, 16 * blocks - 5), np.zeros((), np.float32),
+            np.zeros((), np.uint8)]  # fmt: skip
+
+
 def winograd(of: Hostile) -> list[Any]:
     w, more = Window(of, fixed=True), of.some(1, 2)
     return convolved(of, w, of.tensor(36, more, w.count, BLOCK, BLOCK), more)
@@ -279,6 +345,11 @@ MAKERS: dict[str, Callable[[Hostile], list[Any]]] = {
     "image.resize": resize,
     "tree_ensemble": trees,
     "nn.gate_blocks": gate,
+    "nn.integer_conv2d_blocks": integer_convolution,
+    "nn.integer_linear_blocks": integer_linear,
+    "nn.integer_lstm_blocks": integer_lstm,
+    "quantization_range": quantization_range,
+    "quantize_bytes": quantize,
     "nn.mean_blocks": mean,
     "nn.from_blocks": lambda of: to_blocks(of)[::-1],
     "nn.gru_blocks": gru_blocks,

@@ -18,7 +18,7 @@ import relaxvm
 from relaxvm.core._threads import MAX_THREADS, count_sections
 from relaxvm.core.processors import quota
 from relaxvm.errors import CancelledError, LimitError
-from relaxvm.kernels import blocks, linear
+from relaxvm.kernels import blocks, integers, linear
 from relaxvm.kernels.cpu import SETS
 
 from . import children
@@ -85,8 +85,36 @@ def gru(
     return "nn.gru_blocks", args, [(steps, 2, batch, size), (2, batch, size)]
 
 
+def whole(*shape: int) -> np.ndarray:
+    return rng.integers(-5, 250, shape)
+
+
+def drawn_bytes(*shape: int) -> np.ndarray:
+    return rng.integers(0, 256, shape).astype(np.uint8)
+
+
+def packed(found: integers.Packed | None) -> list[Any]:
+    assert found is not None
+    return [found.weight, found.sums, found.shift]
+
+
+def integer_linear(
+    rows: int, inputs: int, columns: int
+) -> tuple[str, list[Any], list[tuple[int, ...]]]:
+    args = [drawn_bytes(rows, inputs), np.array(9, np.uint8),
+            *packed(integers.pack_integers(whole(inputs, columns))), None,
+            np.array(0.01, np.float32), drawn(columns), "gelu", None, None]  # fmt: skip
+    return "nn.integer_linear_blocks", args, [(rows, columns)]
+
+
 LINEAR = ("linear", "half_pixel", "floor", -0.75, 0, 0, 0.0, "stretch")
 POOL = ((3, 3), (2, 2), (1, 1, 1, 1), (1, 1))
+
+FLOATS = (np.float32,) * 3
+TYPES: dict[str, tuple[Any, ...]] = {
+    "quantize_bytes": (np.uint8,), "quantization_range": (np.float32, np.uint8)
+}  # fmt: skip
+"""Of the results, where they are not float32."""
 
 CASES: dict[str, Callable[[], tuple[str, list[Any], list[tuple[int, ...]]]]] = {
     "direct": lambda: conv(
@@ -166,6 +194,34 @@ CASES: dict[str, Callable[[], tuple[str, list[Any], list[tuple[int, ...]]]]] = {
         "nn.linear_blocks",
         [drawn(1, 1500), linear.pack_linear(drawn(1500, 1100)), None, None, "relu"], [(1, 1100)],
     ),
+    "integer linear": lambda: integer_linear(97, 410, 333),
+    "integer linear, one row": lambda: integer_linear(1, 3000, 4000),
+    "integer convolution": lambda: (
+        "nn.integer_conv2d_blocks",
+        [drawn_bytes(2, 3, 40, 33, 16), np.array(9, np.uint8),
+         *packed(integers.pack_integer_windows(whole(70, 48, 3, 3))), (2, 1), (1, 1, 1, 1), (1, 1),
+         None, np.array(0.01, np.float32), drawn(70), "silu", None, None],
+        [(2, 5, 20, 33, 16)],
+    ),
+    "integer depthwise": lambda: (
+        "nn.integer_conv2d_blocks",
+        [drawn_bytes(2, 5, 60, 53, 16), np.array(9, np.uint8),
+         *packed(integers.pack_integer_depthwise(whole(70, 1, 3, 3))), (1, 2), (1, 1, 1, 1), (1, 1),
+         None, np.array(0.01, np.float32), drawn(70), "silu", None, None],
+        [(2, 5, 60, 27, 16)],
+    ),
+    "integer lstm": lambda: (
+        "nn.integer_lstm_blocks",
+        [drawn(60, 2, 1664), *packed(integers.pack_integer_gates(whole(2, 800, 200))),
+         np.abs(drawn(1664)) / 1000, drawn(2, 2, 200), drawn(2, 2, 200), "bidirectional"],
+        [(60, 2, 2, 200), (2, 2, 200), (2, 2, 200)],
+    ),
+    "quantization range": lambda: (
+        "quantization_range", [drawn(2, 9, 90, 91, 16), 140], [(), ()]
+    ),
+    "quantize": lambda: (
+        "quantize_bytes", [drawn(700001), np.array(0.01, np.float32), None], [(700001,)]
+    ),
     "lstm, long": lambda: lstm(60, 2, 60),
     "lstm, large": lambda: lstm(3, 20, 180),
     "gru, long": lambda: gru(60, 2, 60, 1),
@@ -198,7 +254,8 @@ def test_results_are_the_same_bits_for_every_number_of_threads(case: str, which:
     for count in COUNTS:
         relaxvm.set_num_threads(count)
         before = count_sections()
-        outs = [np.full(shape, np.nan, np.float32) for shape in shapes]
+        outs = [np.full(shape, 99, dtype)
+                for shape, dtype in zip(shapes, TYPES.get(name, FLOATS), strict=False)]  # fmt: skip
         run(*args, *outs)
         assert (count_sections() > before) == (count > 1), "the work was divided"
         if count == 1:

@@ -347,6 +347,21 @@ KERNELS: dict[str, list[Make]] = {
     "nn.apply": [lambda: [_zeros(1 << 24), "gelu", _zeros(1 << 24)]],
     "nn.linear_blocks": [
         lambda: [_zeros(500, 4096), _zeros(256, 4096, 16), None, None, "gelu", _zeros(500, 4096)]],
+    "nn.integer_linear_blocks": [
+        lambda: [np.zeros((4000, 8192), "u1"), None, np.zeros((512, 512, 4, 16, 4), "i1"),
+                 np.zeros(8192, "i4"), 0, None, _zeros(1), None, "gelu", None, None,
+                 _zeros(4000, 8192)]],
+    "nn.integer_conv2d_blocks": [
+        lambda: [np.zeros((1, 16, 300, 300, 16), "u1"), None,
+                 np.zeros((16, 16, 31, 31, 4, 16, 4), "i1"), np.zeros(256, "i4"), 3, (1, 1),
+                 (15,) * 4, (1, 1), *[None] * 6, np.zeros((1, 16, 300, 300, 16), "i4")]],
+    "nn.integer_lstm_blocks": [
+        lambda: [_zeros(100_000, 1, 2048), np.zeros((128, 32, 4, 16, 4), "i1"),
+                 np.zeros(2048, "i4"), 0, _zeros(2048), _zeros(1, 1, 512), _zeros(1, 1, 512),
+                 "forward", _zeros(100_000, 1, 1, 512), _zeros(1, 1, 512), _zeros(1, 1, 512)]],
+    "quantize_bytes": [lambda: [x(SIZE), np.array(1, "f4"), None, np.zeros(SIZE, "u1")]],
+    "quantization_range": [
+        lambda: [x(SIZE), None, np.array(1, "f4"), np.array(1, "u1")]],
     "nn.to_blocks": [lambda: [x(1, 16, 1000, 2000), out(1, 1, 1000, 2000, 16)]],
     "nn.from_blocks": [lambda: [x(1, 1, 1000, 2000, 16), out(1, 16, 1000, 2000)]],
     "nn.conv2d_blocks": [

@@ -7,6 +7,7 @@ constants, the same for all processors.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
@@ -14,21 +15,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..messages import describe
-from ..pieces.cut import PIECE, apply, check_time, copied, copy_pieces
+from ..pieces.cut import PIECE, apply, check_time, converted, copied, copy_pieces
 from ._arrays import copy_if_overlapping
 from ._functions import Function, apply_function
 from ._kernel import kernel
 from ._multiply import multiply
 from ._windows import Windows
 from .blocks import BLOCK, blocks_of, planes_of
-from .checks import FLOAT32, WrongType, WrongValue, check_out
+from .checks import FLOAT32, WrongType, WrongValue, check_out, native
 from .convolution import Padding2d, Step2d, convolve
 from .kinds import Floats, Int, Integers, Out, Tensor, an_int
-from .recurrent import Direction, as_quantized, range_of
+from .recurrent import Direction, range_of
 
 __all__ = [
     "Packed",
     "gates_in_blocks",
+    "pack_integer_depthwise",
     "pack_integer_gates",
     "pack_integer_windows",
     "pack_integers",
@@ -45,7 +47,7 @@ _INT32: Final = np.dtype(np.int32)
 class Packed:
     """Weights of a product of bytes."""
 
-    weight: NDArray[np.int8]
+    weight: NDArray[Any]
     """Less `shift`."""
     sums: NDArray[np.int32]
     """Of the weights of each output, up to a whole block."""
@@ -76,6 +78,19 @@ def pack_integer_windows(weight: NDArray[Any]) -> Packed | None:
     sums = np.zeros(shape[0], np.int32)
     sums[:outputs] = weight.sum((1, 2, 3), dtype=np.int64)
     return Packed(np.ascontiguousarray(split.transpose(0, 2, 5, 6, 3, 1, 4)), sums, shift)
+
+
+def pack_integer_depthwise(weight: NDArray[Any]) -> Packed | None:
+    """Integers weight[channels, 1, height, width] as int16 [blocks, height, width, 16]; None as of
+    `pack_integer_windows`."""
+    if _shift_of(weight) is None:
+        return None
+    channels, _, tall, wide = weight.shape
+    blocks = blocks_of(channels)
+    padded = np.zeros((blocks * BLOCK, tall, wide), np.int16)
+    padded[:channels] = weight[:, 0]
+    split = padded.reshape(blocks, BLOCK, tall, wide).transpose(0, 2, 3, 1)
+    return Packed(np.ascontiguousarray(split), padded.sum((1, 2), dtype=np.int32), 0)
 
 
 def pack_integers(weight: NDArray[Any]) -> Packed | None:
@@ -124,6 +139,9 @@ class _Finish:
     """What comes before and after the sums, checked."""
 
     zero: float
+    offset: float
+    """The zero point as that of unsigned bytes."""
+    sums: NDArray[np.float64]
     bias: NDArray[Any] | None
     factor: NDArray[Any] | None
     more: NDArray[Any] | None
@@ -131,12 +149,19 @@ class _Finish:
     scale: NDArray[Any] | None
     point: NDArray[Any] | None
 
-    def write(self, result: NDArray[np.float64], out: NDArray[Any]) -> None:
-        """out[rows, outputs] = what follows the sums result[rows, outputs]."""
+    def write(
+        self, result: NDArray[np.float64], of_weights: NDArray[np.float64], out: NDArray[Any]
+    ) -> None:
+        """out[rows, outputs] = what follows the sums result[rows, outputs].
+
+        Args:
+            of_weights: the sums of the weights of each output, which `sums` should be.
+        """
+        more = self.offset * (of_weights - self.sums[: len(of_weights)])
         step = max(1, PIECE // max(1, result.shape[1]))
         for start in range(0, len(result), step):
             check_time()
-            self._write_some(result[start : start + step], out[start : start + step])
+            self._write_some(result[start : start + step] + more, out[start : start + step])
 
     def _write_some(self, result: NDArray[np.float64], out: NDArray[Any]) -> None:
         exact = (result + self._row(self.bias, result, 0)).astype(np.int64).astype(np.int32)
@@ -205,12 +230,12 @@ def _check(
     if not -128 <= shift <= 128:
         raise WrongValue(f"shift: expected -128 to 128, got {shift}")
     blocks = blocks_of(outputs) * BLOCK
-    if sums.shape != (blocks,) or sums.dtype != np.int32:
+    if sums.shape != (blocks,) or native(sums.dtype) != _INT32:
         raise WrongValue(f"sums: expected int32 [{blocks}], got {describe(sums)}")
-    is_byte = out.dtype in _BYTES
-    if out.dtype != np.int32 and out.dtype != np.float32 and not is_byte:
-        raise WrongType(f"out: expected int8, uint8, int32 or float32, got {describe(out)}")
-    if (factor is None) != (out.dtype == np.int32):
+    is_byte = native(out.dtype) in _BYTES
+    if native(out.dtype) not in (_INT32, FLOAT32, *_BYTES):
+        raise WrongValue(f"out: expected int8, uint8, int32 or float32, got {describe(out)}")
+    if (factor is None) != (native(out.dtype) == _INT32):
         raise WrongValue(f"factor: expected one unless out is int32, got out {describe(out)}")
     if factor is None and not (more is None and function is None):
         raise WrongValue("expected neither more nor function without factor")
@@ -219,19 +244,34 @@ def _check(
     vectors = ("bias", bias, _INT32), ("factor", factor, FLOAT32), ("more", more, FLOAT32)
     for name, vector, dtype in vectors:
         if vector is not None and (
-            vector.dtype != dtype
+            native(vector.dtype) != dtype
             or vector.ndim > 1
             or not (vector.size in (1, outputs) or blocks_of(vector.size) * BLOCK == blocks)
         ):
             raise WrongValue(f"{name}: expected {dtype} [{outputs}], got {describe(vector)}")
-    numbers = ("x_zero", x_zero, x.dtype), ("scale", scale, FLOAT32), ("zero", zero, out.dtype)
+    to = native(out.dtype)
+    numbers = ("x_zero", x_zero, x.dtype), ("scale", scale, FLOAT32), ("zero", zero, to)
     for name, number, dtype in numbers:
-        if number is not None and (number.dtype != dtype or number.size != 1):
+        if number is not None and (native(number.dtype) != dtype or number.size != 1):
             raise WrongValue(f"{name}: expected one {dtype}, got {describe(number)}")
     point = 0.0 if x_zero is None else float(x_zero.reshape(()))
-    kept = [None if each is None else copy_if_overlapping(each, out)
-            for each in (bias, factor, more, scale, zero)]  # fmt: skip
-    return _Finish(point, *kept[:3], function, *kept[3:])
+
+    def kept(each: NDArray[Any] | None) -> NDArray[Any] | None:
+        if each is None:
+            return None
+        return converted(copy_if_overlapping(each, out), native(each.dtype))
+
+    return _Finish(
+        zero=point,
+        offset=point + 128 * (x.dtype.kind == "i"),
+        sums=sums.astype(np.float64),
+        bias=kept(bias),
+        factor=kept(factor),
+        more=kept(more),
+        function=function,
+        scale=kept(scale),
+        point=kept(zero),
+    )
 
 
 @kernel("nn.integer_linear_blocks")
@@ -272,8 +312,8 @@ def integer_linear_blocks(
     rows = _centered(x, finish.zero).reshape(-1, inputs)
     result = np.empty((len(rows), columns), np.float64)
     multiply(rows, plain.T, result)
-    written = np.empty(result.shape, out.dtype)
-    finish.write(result, written)
+    written = np.empty(result.shape, native(out.dtype))
+    finish.write(result, plain.sum(1), written)
     copy_pieces(out, written.reshape(out.shape))
 
 
@@ -297,13 +337,25 @@ def integer_conv2d_blocks(
 ) -> None:
     """out = `nn.conv2d` of images in blocks of channels, x[batch, blocks, height, width, 16] of
     int8 or uint8, less x_zero; padding is 0 after that.  weight[blocks of outputs, blocks of
-    inputs, height, width, 4, 16 outputs, 4 inputs]; otherwise as `nn.integer_linear_blocks`."""
-    if x.ndim != 5 or x.shape[-1] != BLOCK or weight.ndim != 7 or weight.shape[1] != x.shape[1]:
+    inputs, height, width, 4, 16 outputs, 4 inputs]; otherwise as `nn.integer_linear_blocks`.  With
+    weight of int16 [blocks, height, width, 16], each channel is computed by itself; shift is 0, and
+    sums are not used."""
+    is_depthwise = weight.ndim == 4
+    lines = weight.shape[0 if is_depthwise else 1] if weight.ndim in (4, 7) else -1
+    if x.ndim != 5 or x.shape[-1] != BLOCK or lines != x.shape[1]:
         raise WrongValue(
             f"expected x[batch, blocks, height, width, {BLOCK}] and weight[blocks, blocks of "
             f"inputs, height, width, 4, 16, 4], got x {describe(x)}, weight {describe(weight)}"
         )
-    plain = _plain(weight, shift)
+    if is_depthwise:
+        if weight.dtype != np.int16 or weight.shape[-1] != BLOCK or shift:
+            raise WrongValue(
+                f"weight: expected int16 [blocks, height, width, {BLOCK}] and shift 0, got "
+                f"{describe(weight)}, {shift}"
+            )
+        plain = _centered(weight.transpose(0, 3, 1, 2), 0).reshape(-1, 1, *weight.shape[1:3])
+    else:
+        plain = _plain(weight, shift)
     if 0 in plain.shape[2:]:
         raise WrongValue(f"weight: expected a window, got {describe(weight)}")
     windows = Windows(x.shape[2:4], plain.shape[2:], strides, padding, dilation)
@@ -314,10 +366,11 @@ def integer_conv2d_blocks(
     check_out(out, out.dtype, (len(x), len(weight), *windows.count, BLOCK))
     planes = _centered(planes_of(x), finish.zero)
     result = np.empty((len(x), len(plain), *windows.count), np.float64)
-    convolve(planes, plain, windows, 1, result)
-    lines = copied(result.transpose(0, 2, 3, 1))
-    written = np.empty(lines.shape, out.dtype)
-    finish.write(lines.reshape(-1, len(plain)), written.reshape(-1, len(plain)))
+    convolve(planes, plain, windows, outputs if is_depthwise else 1, result)
+    pixels = copied(result.transpose(0, 2, 3, 1))
+    written = np.empty(pixels.shape, native(out.dtype))
+    of_weights = finish.sums if is_depthwise else plain.sum((1, 2, 3))
+    finish.write(pixels.reshape(-1, outputs), of_weights, written.reshape(-1, outputs))
     for block in range(len(weight)):
         copy_pieces(out[:, block], written[..., block * BLOCK : (block + 1) * BLOCK])
 
@@ -357,17 +410,18 @@ def integer_lstm_blocks(
     (steps, batch, _), size = given.shape, initial_h.shape[2]
     gates = directions * blocks_of(size) * LSTM_GATES
     state = (directions, batch, size)
-    for name, x, shape in (
+    shapes: tuple[tuple[str, NDArray[Any], tuple[int, ...]], ...] = (
         ("given", given, (steps, batch, gates * BLOCK)),
         ("recurrence", recurrence, (gates, blocks_of(size), BLOCK // _QUAD, BLOCK, _QUAD)),
         ("sums", sums, (gates * BLOCK,)),
         ("factors", factors, (gates * BLOCK,)),
         ("initial_h", initial_h, state),
         ("initial_c", initial_c, state),
-    ):
+    )
+    for name, x, shape in shapes:
         if x.shape != shape:
             raise WrongValue(f"{name}: expected {list(shape)}, got {describe(x)}")
-    if given.dtype != np.float32 or sums.dtype != np.int32:
+    if native(given.dtype) != FLOAT32 or native(sums.dtype) != _INT32:
         raise WrongType(
             f"expected given of float32 and sums of int32, got {describe(given)} and "
             f"{describe(sums)}"
@@ -376,10 +430,8 @@ def integer_lstm_blocks(
         raise WrongValue(f"shift: expected -128 to 128, got {shift}")
     if len(outs) != 3:
         raise WrongValue(f"outs: expected 3 tensors, got {len(outs)}")
-    for name, out, shape in zip(
-        ("outs[0]", "outs[1]", "outs[2]"), outs, ((steps, *state), state, state), strict=True
-    ):
-        check_out(out, FLOAT32, shape, name=name)
+    for out, expected in zip(outs, ((steps, *state), state, state), strict=True):
+        check_out(out, FLOAT32, expected)
     plain = _plain(recurrence[:, :, None, None], shift)[:, :size, 0, 0]
     plain = plain.reshape(directions, -1, size).swapaxes(1, 2)
     given, factors, initial_h, initial_c = (
@@ -387,22 +439,38 @@ def integer_lstm_blocks(
     )
     for i in range(directions):
         columns = slice(i * plain.shape[2], (i + 1) * plain.shape[2])
-        weight = np.asarray(plain[i] * factors[columns], np.float32)
+        weight, of_weights = np.ascontiguousarray(plain[i]), plain[i].sum(0)
         h, c = initial_h[i], initial_c[i]
         backwards = direction == "reverse" or i == 1
         for t in reversed(range(steps)) if backwards else range(steps):
             check_time()
-            total = np.empty((batch, weight.shape[1]), np.float32)
-            multiply(as_quantized(h), weight, total)
-            total += given[t, :, columns]
-            split = total.reshape(batch, -1, LSTM_GATES, BLOCK)
-            parts = [split[:, :, g].reshape(batch, -1)[:, :size] for g in range(LSTM_GATES)]
-            with np.errstate(over="ignore"):
+            scale, zero = _range([h])
+            quantized = np.empty(h.shape, np.uint8)
+            _quantize(h, scale, zero, quantized)
+            exact = np.empty((batch, weight.shape[1]), np.float64)
+            multiply(quantized.astype(np.float64) - zero, weight, exact)
+            exact += float(zero) * (of_weights - sums[columns])
+            with np.errstate(all="ignore"):
+                total = exact.astype(np.float32) * (factors[columns] * scale) + given[t, :, columns]
+                split = total.reshape(batch, -1, LSTM_GATES, BLOCK)
+                parts = [split[:, :, g].reshape(batch, -1)[:, :size] for g in range(LSTM_GATES)]
                 let, shown, kept = (1 / (1 + np.exp(-part)) for part in parts[:3])
-            c = kept * c + let * np.tanh(parts[3])
-            h = shown * np.tanh(c)
+                c = kept * c + let * np.tanh(parts[3])
+                h = shown * np.tanh(c)
             outs[0][t, i] = h
         outs[1][i], outs[2][i] = h, c
+
+
+def _range(parts: Sequence[NDArray[Any]]) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
+    """Scale and zero point of all numbers."""
+    bounds = [range_of(part) for part in parts]
+    with np.errstate(all="ignore"):
+        low = np.minimum.reduce([least for least, _ in bounds])
+        high = np.maximum.reduce([greatest for _, greatest in bounds])
+        span = np.float32(high - low)
+        scale = np.float32(1) if span == 0 else span / np.float32(255)
+        point = np.rint(np.clip(-low / scale, 0, 255))
+    return np.array(scale, np.float32), np.array(0 if np.isnan(point) else point, np.uint8)
 
 
 @kernel("quantize_bytes")
@@ -410,13 +478,13 @@ def quantize_bytes(x: Floats, scale: Floats, zero: Integers | None, out: Out) ->
     """out = x / scale, rounded to the nearest integer, halves to the even one, plus zero, within
     the bounds of the data type of out, int8 or uint8; NaN gives 0.  scale and zero are numbers.
     float32."""
-    if x.dtype != np.float32:
+    if native(x.dtype) != FLOAT32:
         raise WrongType(f"x: expected float32, got {describe(x)}")
     if out.dtype not in _BYTES:
-        raise WrongType(f"out: expected int8 or uint8, got {describe(out)}")
+        raise WrongValue(f"out: expected int8 or uint8, got {describe(out)}")
     check_out(out, out.dtype, x.shape)
-    for name, number, dtype in (("scale", scale, x.dtype), ("zero", zero, out.dtype)):
-        if number is not None and (number.dtype != dtype or number.size != 1):
+    for name, number, dtype in (("scale", scale, FLOAT32), ("zero", zero, out.dtype)):
+        if number is not None and (native(number.dtype) != dtype or number.size != 1):
             raise WrongValue(f"{name}: expected one {dtype}, got {describe(number)}")
     zero = None if zero is None else zero.copy()
     _quantize(copy_if_overlapping(x, out), scale.copy(), zero, out)
@@ -430,7 +498,7 @@ def quantization_range(
     float32 is the distance between the least and the greatest element, 0 among them, over 255, or 1
     where there is none; zero is what 0 becomes, as ``DynamicQuantizeLinear`` of ONNX has it.
     channels: x is an image in blocks, of which only so many channels count.  float32."""
-    if x.dtype != np.float32:
+    if native(x.dtype) != FLOAT32:
         raise WrongType(f"x: expected float32, got {describe(x)}")
     if len(outs) != 2:
         raise WrongValue(f"outs: expected scale and zero, got {len(outs)} tensors")
@@ -441,14 +509,8 @@ def quantization_range(
         parts = [x[:, :whole], x[:, whole:, ..., : channels % BLOCK]]
     else:
         parts = [x]
-    check_out(outs[0], FLOAT32, (), name="scale")
-    check_out(outs[1], np.dtype(np.uint8), (), name="zero")
-    bounds = [range_of(part) for part in parts]
-    with np.errstate(all="ignore"):
-        low = np.minimum.reduce([least for least, _ in bounds])
-        high = np.maximum.reduce([greatest for _, greatest in bounds])
-        span = np.float32(high - low)
-        scale = np.float32(1) if span == 0 else span / np.float32(255)
-        point = np.rint(np.clip(-low / scale, 0, 255))
+    check_out(outs[0], FLOAT32, ())
+    check_out(outs[1], np.dtype(np.uint8), ())
+    scale, zero = _range(parts)
     outs[0][...] = scale
-    outs[1][...] = 0 if np.isnan(point) else point
+    outs[1][...] = zero

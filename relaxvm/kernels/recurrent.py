@@ -26,7 +26,7 @@ from ._multiply import multiply
 from .checks import WrongValue, check_out, native, working_dtype
 from .kinds import Flag, Floats, Integers, Number, Out, Text, a_choice
 
-__all__ = ["Direction", "as_quantized", "range_of"]
+__all__ = ["Direction", "range_of"]
 
 Direction: TypeAlias = Annotated[str, a_choice("forward", "reverse", "bidirectional")]
 Array: TypeAlias = NDArray[Any]

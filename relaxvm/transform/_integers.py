@@ -82,7 +82,9 @@ def _is_number(expr: Expr) -> bool:
     return isinstance(ty, TensorType) and ty.dims is not None and len(ty.dims) == 0
 
 
-def packed_weight(weight: NDArray[Any], zero: Expr | None, dtype: str) -> Any:
+def packed_weight(
+    weight: NDArray[Any], zero: Expr | None, dtype: str, *, is_depthwise: bool = False
+) -> Any:
     """Packed weights[outputs, inputs, height, width], floats that are integers, and the greatest
     sum; None if the kernels do not take them."""
     with np.errstate(invalid="ignore"):
@@ -99,9 +101,9 @@ def packed_weight(weight: NDArray[Any], zero: Expr | None, dtype: str) -> Any:
     greatest = most * int(np.abs(integers).sum((1, 2, 3)).max(initial=0))
     if greatest > _MOST:
         return None
-    from ..kernels.integers import pack_integer_windows
+    from ..kernels.integers import pack_integer_depthwise, pack_integer_windows
 
-    packed = pack_integer_windows(integers)
+    packed = (pack_integer_depthwise if is_depthwise else pack_integer_windows)(integers)
     return None if packed is None else (packed, greatest)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -60,6 +60,8 @@ _FEWEST_OUTPUTS: Final = 8
 left to BLAS, which needs no copy of the image for them."""
 _MOST_TAPS: Final = 16
 """Of the window of a transposed convolution."""
+_MOST_BYTE_TAPS: Final = 256
+"""Of the window of a convolution of bytes of each channel by itself."""
 _SMALLEST_WINOGRAD: Final = 7
 """Results along an axis from which on the transforms of Winograd's method pay."""
 
@@ -496,7 +498,8 @@ class _Blocker(ExprMutator):
                     old = arg
                     break
         if product is None:
-            return name == "relax.quantize" and self._quantize(var, call)
+            rule = _OF_BYTES.get(name)
+            return rule is not None and rule(self, var, call)
         span = self._span
         if old is not None and self._integers[old][0].is_final and product.is_final:
             span = FusedSpan.of(span, [(self._integers.pop(old)[1], old.name)])
@@ -523,7 +526,6 @@ class _Blocker(ExprMutator):
             or weight.data.dtype.name not in ("float32", "float64")
             or call.ty.dtype != weight.data.dtype
             or call.ty.dims is None
-            or attrs["groups"] != 1
             or (attrs["data_layout"], attrs["kernel_layout"]) != ("NC" + axes, "OI" + axes)
             or attrs["out_layout"] not in (None, "", "NC" + axes)
         ):
@@ -535,9 +537,14 @@ class _Blocker(ExprMutator):
             data, steps = data[:, :, None], _of_rows(*steps)
         if source.ty.ndim != weight.data.ndim or max(data.shape[2:]) > 1 << 10:
             return None
-        if not isinstance(source.ty.dims[1], IntImm) or source.ty.dims[1].value != data.shape[1]:
+        channels = source.ty.dims[1]
+        groups, inputs = attrs["groups"], data.shape[1]
+        if not isinstance(channels, IntImm) or channels.value != groups * inputs:
             return None
-        packed = packed_weight(data, zero, source.ty.dtype)
+        is_depthwise = groups > 1 and inputs == 1 and len(data) == groups
+        if groups > 1 and not (is_depthwise and math.prod(data.shape[2:]) <= _MOST_BYTE_TAPS):
+            return None
+        packed = packed_weight(data, zero, source.ty.dtype, is_depthwise=is_depthwise)
         if packed is None or not (_has_area(call.ty) and _has_area(source.ty)):
             return None
         weights, greatest = packed
@@ -580,6 +587,30 @@ class _Blocker(ExprMutator):
         if not isinstance(x, Var) or not _is_image(x.ty) or not self._is_in_blocks(x):
             return False
         return _quantizes_all_alike(call) and self._define(var, self._quantized(var, call))
+
+    def _dequantize(self, var: Var, call: Call) -> bool:
+        """Bytes as floats."""
+        (x,) = call.args
+        if not isinstance(x, Var) or not _is_image(x.ty, _BYTES) or not _is_image(var.ty):
+            return False
+        if not self._is_in_blocks(x):
+            return False
+        return self._define(var, self.infer(op.astype(self._in_blocks(x), "float32")))
+
+    def _pool_of_bytes(self, var: Var, call: Call) -> bool:
+        """The greatest of each window, by way of floats."""
+        x = call.args[0]
+        if not isinstance(x, Var) or not _is_image(x.ty, _BYTES) or not self._is_in_blocks(x):
+            return False
+        wide = self._emit(var.name, self.infer(op.astype(self._in_blocks(x), "float32")))
+        image = Var(x.name, TensorType(list(x.ty.dims), "float32", x.ty.vdevice))
+        pooled = Var(var.name, TensorType(list(var.ty.dims), "float32", var.ty.vdevice))
+        self._blocks[image] = wide
+        if not self._pool(pooled, Call(call.op, [image], call.attrs, call.ty_args)):
+            return False
+        found = op.astype(self._in_blocks(pooled), str(var.ty.dtype))
+        self._missing.discard(pooled)
+        return self._define(var, self.infer(found))
 
     def _range(self, var: Var, call: Call) -> bool:
         """A call of `quantization_range` of an image."""
@@ -1004,6 +1035,8 @@ class _Blocker(ExprMutator):
                     return False
                 images.append(len(args))
                 args.append(arg)
+            elif isinstance(arg, Var) and arg.ty.ndim == 0 and arg.ty.dtype == "float32":
+                args.append(self.visit(arg))
             else:
                 constant = _blocked_constant(arg, channels, var.ty.ndim)
                 if constant is None:
@@ -1017,6 +1050,16 @@ class _Blocker(ExprMutator):
             var, self.infer(Call(call.op, args, call.attrs, call.ty_args, span=call.span))
         )
 
+
+_BYTES: Final = ("int8", "uint8")
+
+_OF_BYTES: Final[dict[str, Callable[[_Blocker, Var, Call], bool]]] = {
+    "relax.quantize": _Blocker._quantize,
+    "relax.astype": _Blocker._dequantize,
+    "relax.nn.max_pool1d": _Blocker._pool_of_bytes,
+    "relax.nn.max_pool2d": _Blocker._pool_of_bytes,
+}
+"""What takes or gives images of bytes."""
 
 _KEEP_CHANNELS: Final = frozenset({"relax.nn.conv2d", "relax.add"})
 """What takes images whose channels are shuffled, as its first operand."""
@@ -1077,12 +1120,12 @@ def _name(call: Call) -> str:
     return call.op.name
 
 
-def _is_image(ty: Any) -> bool:
-    """float32 [batch, channels, height, width] or [batch, channels, width], an image of one row,
-    with a known number of channels."""
+def _is_image(ty: Any, dtypes: Collection[str] = ("float32",)) -> bool:
+    """float32, or of other data types, [batch, channels, height, width] or [batch, channels,
+    width], an image of one row, with a known number of channels."""
     return (
         isinstance(ty, TensorType)
-        and ty.dtype == "float32"
+        and ty.dtype in dtypes
         and ty.dims is not None
         and len(ty.dims) in (3, 4)
         and isinstance(ty.dims[1], IntImm)
@@ -1214,6 +1257,9 @@ def BlockConvolutions(*, precise: bool = False) -> Pass:
     convolutions whose windows do not overlap, convolutions of one pixel.  Elementwise operators,
     pools, resizing, means over the pixels, products with them, and concatenations of channels keep
     the layout; before and after all others, images are reordered.
+
+    Convolutions of bytes, less a zero point, and constant integers become
+    ``nn.integer_conv2d_blocks``, which is exact, with what follows them up to a quantization.
 
     Weights are packed when this pass runs; those of 3 x 3 windows at stride 1 take four times the
     memory (Winograd's method).  Results are not the same bits as without the pass.

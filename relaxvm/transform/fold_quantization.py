@@ -108,11 +108,11 @@ class _Folder(ExprMutator):
         if op_name(value) != "relax.multiply":
             return None
         assert isinstance(value, Call)
-        integers, scales = (
-            each.data if isinstance(each, Constant) else None
-            for each in map(self._value, value.args)
-        )
-        if integers is None or scales is None or integers.dtype != np.float32:
+        one, other = map(self._value, value.args)
+        if not isinstance(one, Constant) or not isinstance(other, Constant):
+            return None
+        integers, scales = one.data, other.data
+        if integers.dtype != np.float32:
             return None
         if scales.dtype != np.float32 or scales.ndim > integers.ndim:
             return None
@@ -128,7 +128,7 @@ class _Folder(ExprMutator):
         is_matmul = op_name(call) == "relax.matmul"
         if is_matmul and integers.ndim != 2:
             return None
-        if not is_matmul and call.attrs["groups"] != 1:
+        if not is_matmul and call.attrs["groups"] not in (1, len(integers)):
             return None
         axis = 1 if is_matmul else 0
         outputs = integers.shape[axis]
@@ -137,7 +137,7 @@ class _Folder(ExprMutator):
             return None
         if whole[axis] not in (1, outputs):
             return None
-        by_output = scales.reshape(-1)
+        by_output: NDArray[Any] = scales.reshape(-1)
         if not is_matmul and len(by_output) > 1:
             by_output = by_output.reshape(-1, *[1] * (integers.ndim - 2))
         values, scale = data

@@ -148,9 +148,11 @@ class _Packer(ExprMutator):
             product = self._product_of_bytes(call)
         else:
             for arg in call.args:
-                waiting = self._integers.get(arg) if isinstance(arg, Var) else None
-                if waiting is None or self._uses[arg] != 1 or not _has_dims_of(arg, var):
+                if not isinstance(arg, Var) or arg not in self._integers:
                     continue
+                if self._uses[arg] != 1 or not _has_dims_of(arg, var):
+                    continue
+                waiting = self._integers[arg]
                 product = waiting.followed_by(self._values, arg, call, precise=self._precise)
                 if product is not None:
                     self._absorb(arg)
@@ -459,6 +461,9 @@ def PackLinear(*, precise: bool = False) -> Pass:
     of long short-term memory and gated recurrent units ``nn.lstm_blocks`` and ``nn.gru_blocks``,
     softmax and layer normalization along the last axis ``nn.softmax_rows`` and
     ``nn.layer_norm_rows``, and attention ``nn.attention_tiles``.
+
+    Products of bytes, less a zero point, and constant integers become ``nn.integer_linear_blocks``,
+    which is exact, with what follows them up to a quantization.
 
     Sums have another order than in numpy; functions are within some units in the last place.
 

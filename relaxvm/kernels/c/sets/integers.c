@@ -178,12 +178,47 @@ static inline vbytes to_bytes(const Finish *f, vf x) {
     return low_bytes((to_nearest(x) + (int32_t)f->zero) & is_number);
 }
 
+/* As `finish`, of whole lines of numbers that are multiplied, without a function: in one pass. */
+static void finish_whole(const Finish *f, const int32_t *sums, int64_t lines, int64_t channel, const int32_t *row_sums,
+                         char *out, int64_t step) {
+    const int is_real = f->dtype == RVM_DTYPE_F32;
+    const int32_t zero = (int32_t)f->zero;
+    const vf low = rvm_all(f->low - f->zero), high = rvm_all(f->high - f->zero), scale = rvm_all(f->scale);
+    for (int lane = 0; lane < RVM_BLOCK; lane += RVM_LANES) {
+        vu correction;
+        const vf factor = rvm_load(f->factors + channel + lane);
+        const vf more = f->more ? rvm_load(f->more + channel + lane) : rvm_all(0);
+        memcpy(&correction, f->corrections + channel + lane, sizeof correction);
+        for (int64_t i = 0; i < lines; i++) {
+            vu sum;
+            memcpy(&sum, sums + i * RVM_BLOCK + lane, sizeof sum);
+            sum += correction;
+            if (row_sums) sum += (uint32_t)row_sums[i];
+            vf real = __builtin_convertvector((vi)sum, vf) * factor;
+            if (f->more) real += more;
+            if (is_real) {
+                rvm_store((float *)out + i * step + lane, real);
+                continue;
+            }
+            if (f->is_divided) real /= scale;
+            vi is_number = real == real;
+            real = rvm_at_most(high, rvm_at_least(low, real));
+            vbytes some = low_bytes((to_nearest(real) + zero) & is_number);
+            memcpy(out + i * step + lane, &some, sizeof some);
+        }
+    }
+}
+
 /* The results of `lines` pixels of 16 outputs, of which the first `count` are written, from their sums.
  * `more[line]`, if any, is added to each of a line.  `out` is where the first result belongs; `step` elements
  * to the next line. */
 static void finish(const Finish *f, int32_t *sums, int64_t lines, int64_t channel, const int32_t *row_sums,
                    char *out, int64_t step, int64_t count) {
     float *floats = (float *)sums;
+    if (f->factors && f->function == RVM_NO_INT && count == RVM_BLOCK) {
+        finish_whole(f, sums, lines, channel, row_sums, out, step);
+        return;
+    }
     for (int lane = 0; lane < RVM_BLOCK; lane += RVM_LANES) {
         vu correction;
         vf factor = f->factors ? rvm_load(f->factors + channel + lane) : rvm_all(1);
@@ -288,7 +323,7 @@ static int get_rest(const RvmKernelCall *call, Product *p) {
     p->is_signed = x->dtype == RVM_DTYPE_I8;
     p->shift = q->shift;
     if (!is_byte(x->dtype) || !rvm_is_contiguous(x) || !rvm_is_contiguous(out) || rvm_length(out) < 1 ||
-        rvm_length(x) < 1 || b[WEIGHT].dtype != RVM_DTYPE_I8 || !rvm_is_contiguous(b + WEIGHT) ||
+        rvm_length(x) < 1 || !rvm_is_contiguous(b + WEIGHT) ||
         b[SUMS].dtype != RVM_DTYPE_I32 || !rvm_is_contiguous(b + SUMS) || b[SUMS].ndim != 1 ||
         b[SUMS].dims[0] != p->outputs * RVM_BLOCK || p->shift < -128 || p->shift > 128)
         return 0;
@@ -310,7 +345,7 @@ static int get_rest(const RvmKernelCall *call, Product *p) {
 static int get_linear(const RvmKernelCall *call, Product *p) {
     const RvmBuffer *x = call->buffers + X, *weight = call->buffers + WEIGHT, *out = call->buffers + OUT;
     *p = (Product){.is_linear = 1, .rows = 1, .stride_x = 1, .images = 1, .tall = 1, .wide = 1};
-    if (x->ndim < 1 || out->ndim != x->ndim || weight->ndim != 5 || weight->dims[2] != QUADS ||
+    if (x->ndim < 1 || out->ndim != x->ndim || weight->dtype != RVM_DTYPE_I8 || weight->ndim != 5 || weight->dims[2] != QUADS ||
         weight->dims[3] != RVM_BLOCK || weight->dims[4] != QUAD)
         return 0;
     p->outputs = weight->dims[0];
@@ -338,7 +373,7 @@ static int get_conv(const RvmKernelCall *call, Product *p) {
     const RvmBuffer *x = call->buffers + X, *weight = call->buffers + WEIGHT, *out = call->buffers + OUT;
     const IntegerParams *q = (const IntegerParams *)call->params;
     *p = (Product){.item = RVM_BLOCK};
-    if (x->ndim != 5 || out->ndim != 5 || weight->ndim != 7 || x->dims[4] != RVM_BLOCK ||
+    if (x->ndim != 5 || out->ndim != 5 || weight->dtype != RVM_DTYPE_I8 || weight->ndim != 7 || x->dims[4] != RVM_BLOCK ||
         out->dims[4] != RVM_BLOCK || weight->dims[4] != QUADS || weight->dims[5] != RVM_BLOCK ||
         weight->dims[6] != QUAD || x->dims[0] != out->dims[0] || q->strides.count != 2 ||
         q->padding.count != 4 || q->dilation.count != 2)
@@ -676,6 +711,198 @@ static int vnni_conv2d(const RvmKernelCall *call) {
     return has_vnni() ? run_with(call, get_conv, &vnni_tiles) : RVM_ASK_REFERENCE;
 }
 #endif
+
+/* ---- depthwise ----------------------------------------------------------------------------------- */
+/* Each channel by itself: x as of other convolutions, weight int16 [blocks, height, width, 16].  Sums are of
+ * float32, which holds them exactly: of at most MOST_TAPS products of 9 bits and 8.  Rows of the image are
+ * converted once for all windows that they are in. */
+#define MOST_TAPS 256
+#define SOME_PIXELS 7
+
+static int get_depthwise(const RvmKernelCall *call, Product *p) {
+    const RvmBuffer *b = call->buffers, *x = b + X, *weight = b + WEIGHT, *out = b + OUT;
+    const IntegerParams *q = (const IntegerParams *)call->params;
+    *p = (Product){.item = RVM_BLOCK};
+    if (x->ndim != 5 || out->ndim != 5 || weight->ndim != 4 || weight->dtype != RVM_DTYPE_I16 ||
+        x->dims[4] != RVM_BLOCK || out->dims[4] != RVM_BLOCK || weight->dims[3] != RVM_BLOCK ||
+        x->dims[0] != out->dims[0] || x->dims[1] != weight->dims[0] || out->dims[1] != weight->dims[0] ||
+        q->strides.count != 2 || q->padding.count != 4 || q->dilation.count != 2 || q->shift)
+        return 0;
+    p->images = x->dims[0];
+    p->lines = p->outputs = weight->dims[0];
+    p->channels = p->outputs * RVM_BLOCK;
+    p->tall = weight->dims[1];
+    p->wide = weight->dims[2];
+    p->height = x->dims[2];
+    p->width = x->dims[3];
+    p->rows = out->dims[2];
+    p->columns = out->dims[3];
+    p->stride_y = q->strides.values[0];
+    p->stride_x = q->strides.values[1];
+    p->dilation_y = q->dilation.values[0];
+    p->dilation_x = q->dilation.values[1];
+    p->top = q->padding.values[0];
+    p->left = q->padding.values[1];
+    return get_rest(call, p) && get_axis(q, 0, p->height, p->tall, p->rows, &p->padded_height) &&
+           get_axis(q, 1, p->width, p->wide, p->columns, &p->padded_width) && p->tall * p->wide <= MOST_TAPS;
+}
+
+/* Of a thread: rows of the image, as floats, and weights of a block. */
+static int64_t depthwise_bytes(const Product *p) {
+    return rvm_aligned(p->tall * p->padded_width * RVM_BLOCK * 4) + rvm_aligned(p->tall * p->wide * RVM_BLOCK * 4);
+}
+
+static int64_t take_vectors(Product *p, char *workspace) {
+    char *at = workspace;
+    int64_t outputs = p->outputs * RVM_BLOCK;
+    p->corrections = (int32_t *)rvm_take(&at, outputs * 4);
+    p->factors = (float *)rvm_take(&at, outputs * 4);
+    p->more = (float *)rvm_take(&at, outputs * 4);
+    p->copy = (uint8_t *)rvm_take(&at, 0);
+    return at - workspace;
+}
+
+static void divide_depthwise(const RvmKernelCall *call, Product *p) {
+    int64_t results = p->images * p->rows * p->columns * p->outputs * RVM_BLOCK;
+    p->grid = rvm_divide(call, rvm_time_for(results * p->tall * p->wide, results * 6), p->images * p->outputs, p->rows);
+}
+
+static int64_t depthwise_workspace(const RvmKernelCall *call) {
+    Product p;
+    if (!get_depthwise(call, &p)) return -1;
+    divide_depthwise(call, &p);
+    return take_vectors(&p, NULL) + p.grid.threads * depthwise_bytes(&p) + RVM_ALIGNMENT;
+}
+
+static inline vf wide_bytes(const uint8_t *x) {
+#if defined(__AVX512F__)
+    return (vf)_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)x)));
+#elif defined(__AVX2__)
+    return (vf)_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)x)));
+#else
+    vbytes bytes;
+    memcpy(&bytes, x, sizeof bytes);
+    return __builtin_convertvector(bytes, vf);
+#endif
+}
+
+/* A row of the image less the zero point, with zeros around. */
+static void widen_row(const Product *p, const uint8_t *x, int is_inside, float *to) {
+    int64_t before = p->left * RVM_BLOCK, count = p->width * RVM_BLOCK, all = p->padded_width * RVM_BLOCK;
+    vf zero = rvm_all(p->x_zero);
+    if (!is_inside) count = 0;
+    memset(to, 0, (size_t)before * 4);
+    for (int64_t i = 0; i < count; i += RVM_LANES) {
+        uint8_t bytes[RVM_LANES];
+        memcpy(bytes, x + i, RVM_LANES);
+        if (p->is_signed)
+            for (int j = 0; j < RVM_LANES; j++) bytes[j] ^= 128;
+        uint8_t loaded[16] = {0};
+        memcpy(loaded, bytes, RVM_LANES);
+        rvm_store(to + before + i, wide_bytes(p->is_signed ? loaded : x + i) - zero);
+    }
+    memset(to + before + count, 0, (size_t)(all - before - count) * 4);
+}
+
+/* Sums of some pixels of a row, exact. */
+static inline __attribute__((always_inline)) void slide(const Product *p, float *const *rows, const float *weight,
+                                                        int64_t pixel, int pixels, int wide, int64_t step,
+                                                        int64_t apart, int32_t *sums) {
+    for (int lane = 0; lane < RVM_BLOCK; lane += RVM_LANES) {
+        vf sum[SOME_PIXELS];
+        const float *w = weight + lane;
+#pragma GCC unroll 8
+        for (int i = 0; i < pixels; i++) sum[i] = rvm_all(0);
+        for (int64_t ky = 0; ky < p->tall; ky++) {
+            const float *x = rows[ky] + pixel * step * RVM_BLOCK + lane;
+#pragma GCC unroll 8
+            for (int kx = 0; kx < wide; kx++, w += RVM_BLOCK) {
+                vf one = rvm_load(w);
+#pragma GCC unroll 8
+                for (int i = 0; i < pixels; i++)
+                    sum[i] = rvm_fma(one, rvm_load(x + (kx * apart + i * step) * RVM_BLOCK), sum[i]);
+            }
+        }
+#pragma GCC unroll 8
+        for (int i = 0; i < pixels; i++) {
+            vi whole = __builtin_convertvector(sum[i], vi);
+            memcpy(sums + i * RVM_BLOCK + lane, &whole, sizeof whole);
+        }
+    }
+}
+
+static void slide_row(const Product *p, float *const *rows, const float *weight, int64_t pixel, int pixels,
+                      int32_t *sums) {
+    if (pixels == SOME_PIXELS && p->dilation_x == 1 && p->wide == 3 && p->stride_x == 1)
+        slide(p, rows, weight, pixel, SOME_PIXELS, 3, 1, 1, sums);
+    else if (pixels == SOME_PIXELS && p->dilation_x == 1 && p->wide == 3 && p->stride_x == 2)
+        slide(p, rows, weight, pixel, SOME_PIXELS, 3, 2, 1, sums);
+    else if (pixels == SOME_PIXELS && p->dilation_x == 1 && p->wide == 5 && p->stride_x == 1)
+        slide(p, rows, weight, pixel, SOME_PIXELS, 5, 1, 1, sums);
+    else
+        for (int i = 0; i < pixels; i++)
+            slide(p, rows, weight, pixel + i, 1, (int)p->wide, p->stride_x, p->dilation_x, sums + i * RVM_BLOCK);
+}
+
+static int run_depthwise(const RvmKernelCall *call, void *work, int64_t piece, int thread) {
+    const Product *p = (const Product *)work;
+    RvmPart part = rvm_part(&p->grid, piece);
+    char *workspace = (char *)p->copy + thread * depthwise_bytes(p);
+    int64_t line = p->padded_width * RVM_BLOCK, taps = p->tall * p->wide * RVM_BLOCK;
+    float *ring = (float *)workspace, *weight = (float *)(workspace + rvm_aligned(p->tall * line * 4));
+    float *rows[MOST_TAPS];
+    for (int64_t unit = part.outer; unit < part.outer_end; unit++) {
+        const uint8_t *x = (const uint8_t *)call->buffers[X].data + unit * p->height * p->width * RVM_BLOCK;
+        const int16_t *from = (const int16_t *)call->buffers[WEIGHT].data + unit % p->outputs * taps;
+        int64_t channel = unit % p->outputs * RVM_BLOCK, item = is_byte(p->dtype) ? 1 : 4, done = INT64_MIN;
+        for (int64_t i = 0; i < taps; i++) weight[i] = from[i];
+        for (int64_t y = part.inner; y < part.inner_end; y++) {
+            /* Padded rows y * stride + ky * dilation; with windows whose rows are next to each other, those that
+             * the last windows had are still there. */
+            for (int64_t ky = 0; ky < p->tall; ky++) {
+                int64_t row = y * p->stride_y + ky * p->dilation_y;
+                int64_t place = p->dilation_y == 1 ? row % p->tall : ky;
+                rows[ky] = ring + place * line;
+                if (p->dilation_y == 1 && row <= done) continue;
+                int64_t inside = row - p->top;
+                widen_row(p, x + inside * p->width * RVM_BLOCK, inside >= 0 && inside < p->height, rows[ky]);
+                done = row;
+            }
+            char *out = call->buffers[OUT].data + (unit * p->rows + y) * p->columns * RVM_BLOCK * item;
+            for (int64_t at = 0; at < p->columns; at += SOME_PIXELS) {
+                int32_t sums[SOME_PIXELS * RVM_BLOCK] __attribute__((aligned(RVM_ALIGNMENT)));
+                int some = p->columns - at < SOME_PIXELS ? (int)(p->columns - at) : SOME_PIXELS;
+                slide_row(p, rows, weight, at, some, sums);
+                finish(&p->finish, sums, some, channel, NULL, out + at * RVM_BLOCK * item, RVM_BLOCK, RVM_BLOCK);
+            }
+            if (rvm_must_stop(call, p->columns * RVM_BLOCK * (p->tall * p->wide + 64))) return RVM_FAILED;
+        }
+    }
+    return RVM_OK;
+}
+
+/* Whether all sums are exact. */
+static int are_small(const Product *p) {
+    const int16_t *weight = (const int16_t *)p->call->buffers[WEIGHT].data;
+    for (int64_t i = 0; i < p->outputs * p->tall * p->wide * RVM_BLOCK; i++)
+        if (weight[i] < -256 || weight[i] > 256) return 0;
+    return 1;
+}
+
+static int depthwise(const RvmKernelCall *call) {
+    Product p;
+    char *workspace = call->workspace;
+    if (!get_depthwise(call, &p) || !are_small(&p)) return RVM_ASK_REFERENCE;
+    divide_depthwise(call, &p);
+    take_vectors(&p, (char *)rvm_take(&workspace, 0));
+    prepare(&p);
+    /* The zero point was taken from the image. */
+    const RvmBuffer *bias = call->buffers + BIAS;
+    const int32_t *from = (const int32_t *)bias->data;
+    int64_t biases = is_absent(bias) ? 0 : rvm_length(bias);
+    for (int64_t i = 0; i < p.outputs * RVM_BLOCK; i++) p.corrections[i] = biases == 1 ? *from : i < biases ? from[i] : 0;
+    return rvm_run_grid(call, &p.grid, run_depthwise, &p);
+}
 
 /* ---- quantization -------------------------------------------------------------------------------- */
 #define PIECE (1 << 14)
@@ -1070,6 +1297,7 @@ const RvmImplementation RVM_NAME(rvm_integers)[] = {
     LSTM(lstm),
     PRODUCT(linear, "integer_linear_blocks", linear_workspace, linear_arguments),
     PRODUCT(conv2d, "integer_conv2d_blocks", conv_workspace, conv_arguments),
+    PRODUCT(depthwise, "integer_conv2d_blocks", depthwise_workspace, conv_arguments),
     {.name = "integers.quantize", .kernel = "quantize_bytes", .run = quantize, RVM_ARGUMENTS(quantize_arguments),
      .dtypes = OF_BYTES, .most_bytes = RVM_ANY_RESULT, .is_unlocked = 1},
     {.name = "integers.range", .kernel = "quantization_range", .run = range, .workspace = range_workspace,

@@ -1,0 +1,280 @@
+"""Products of bytes: exact on all sets and by all methods, and the models that are made of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from relaxvm import Shape, VirtualMachine
+from relaxvm.compiler.build import build
+from relaxvm.kernels import _table, integers
+from relaxvm.kernels.cpu import SETS
+
+onnx = pytest.importorskip("onnx")
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+from onnx.reference import ReferenceEvaluator  # noqa: E402
+
+from relaxvm.frontend.onnx import from_onnx  # noqa: E402
+
+pytestmark = pytest.mark.skipif(not SETS, reason="no kernels for this processor")
+
+RANGES = ((-128, 127), (-115, 140), (0, 255), (-64, 63))
+"""Of weights less their zero point."""
+
+
+def methods(kernel: str) -> list[tuple[str, str]]:
+    """The implementations of a kernel that this processor has, with their sets."""
+    return [(which, row[0]) for which in SETS for row in _table.rows(which) if row[1] == kernel]
+
+
+def by_method(which: str, method: str) -> Any:
+    def refuse(*args: Any) -> None:
+        pytest.skip("this processor lacks the instructions")
+
+    return _table.DispatchedKernel(refuse, (method,), None, which)
+
+
+def extremes(rng: np.random.Generator, low: int, high: int, *shape: int) -> np.ndarray:
+    """Integers of a range, often its ends."""
+    drawn = rng.integers(low, high + 1, shape)
+    return np.where(rng.random(shape) < 0.5, rng.choice([low, high], shape), drawn)
+
+
+@pytest.mark.parametrize("weights", RANGES)
+@pytest.mark.parametrize(("which", "method"), methods("nn.integer_linear_blocks"))
+def test_linear_is_exact(which: str, method: str, weights: tuple[int, int]) -> None:
+    """Beside 64-bit integers: extremes in all pairs, zero points at both ends, odd sizes."""
+    run = by_method(which, method)
+    for seed, dtype in enumerate([np.uint8, np.int8] * 20):
+        rng = np.random.default_rng(seed)
+        rows, inputs, outputs = (int(n) for n in rng.integers(1, (40, 70, 70)))
+        bounds = np.iinfo(dtype)
+        weight = extremes(rng, *weights, inputs, outputs)
+        x = extremes(rng, bounds.min, bounds.max, rows, inputs).astype(dtype)
+        zero = np.array(rng.choice([bounds.min, bounds.max, 3]), dtype)
+        bias = rng.integers(-9999, 9999, outputs).astype(np.int32)
+        packed = integers.pack_integers(weight)
+        assert packed is not None
+        out = np.empty((rows, outputs), np.int32)
+        run(x, zero, packed.weight, packed.sums, packed.shift, bias, *[None] * 5, out)
+        np.testing.assert_array_equal(out, (x.astype(np.int64) - int(zero)) @ weight + bias)
+
+
+@pytest.mark.parametrize(("which", "method"), methods("nn.integer_linear_blocks"))
+def test_long_sums_are_exact(which: str, method: str) -> None:
+    """65,536 products of the greatest numbers are nearly 2 ** 31."""
+    weight = np.full((65536, 3), 127)
+    weight[:, 1] = -128
+    weight[::2, 2] = -128
+    packed = integers.pack_integers(weight)
+    assert packed is not None
+    out = np.empty((1, 3), np.int32)
+    x = np.full((1, 65536), 255, np.uint8)
+    by_method(which, method)(
+        x, None, packed.weight, packed.sums, packed.shift, *[None] * 6, out
+    )
+    np.testing.assert_array_equal(out, x.astype(np.int64) @ weight)
+
+
+@pytest.mark.parametrize("weights", RANGES)
+@pytest.mark.parametrize(("which", "method"), methods("nn.integer_conv2d_blocks"))
+def test_windows_are_exact(which: str, method: str, weights: tuple[int, int]) -> None:
+    """Channels that fill a block have any values; padding is the zero point."""
+    run, is_depthwise = by_method(which, method), method == "integers.depthwise"
+    for seed, dtype in enumerate([np.uint8, np.int8] * 10):
+        rng = np.random.default_rng(seed)
+        outputs, inputs, tall, wide = (int(n) for n in rng.integers(1, (40, 40, 4, 4)))
+        strides, dilation = ([int(n) for n in rng.integers(1, 3, 2)] for _ in range(2))
+        pad = [int(n) for n in rng.integers(0, 3, 4)]
+        if is_depthwise:
+            outputs = inputs
+        weight, bounds = extremes(rng, *weights, outputs, inputs, tall, wide), np.iinfo(dtype)
+        if is_depthwise:  # each channel by itself
+            weight *= np.eye(inputs, dtype=int)[:, :, None, None]
+        x = extremes(rng, bounds.min, bounds.max, 2, -(-inputs // 16), 9, 8, 16).astype(dtype)
+        zero = np.array(rng.choice([bounds.min, bounds.max, 3]), dtype)
+        planes = x.transpose(0, 1, 4, 2, 3).reshape(2, -1, 9, 8)[:, :inputs].astype(np.int64)
+        image = np.pad(planes - int(zero), [(0, 0), (0, 0), pad[::2], pad[1::2]])
+        rows = (image.shape[2] - dilation[0] * (tall - 1) - 1) // strides[0] + 1
+        columns = (image.shape[3] - dilation[1] * (wide - 1) - 1) // strides[1] + 1
+        want = np.zeros((2, -(-outputs // 16) * 16, rows, columns), np.int64)
+        for i in range(tall):
+            for j in range(wide):
+                top, left = i * dilation[0], j * dilation[1]
+                part = image[:, :, top:, left:][:, :, :: strides[0], :: strides[1]]
+                want[:, :outputs] += np.einsum(
+                    "bchw,oc->bohw", part[:, :, :rows, :columns], weight[:, :, i, j]
+                )
+        packed = integers.pack_integer_windows(weight)
+        if is_depthwise:
+            own = weight[np.arange(inputs), np.arange(inputs)][:, None]
+            packed = integers.pack_integer_depthwise(own)
+        assert packed is not None
+        out = np.empty((2, want.shape[1] // 16, rows, columns, 16), np.int32)
+        run(x, zero, packed.weight, packed.sums, packed.shift, Shape(strides), Shape(pad),
+            Shape(dilation), *[None] * 6, out)  # fmt: skip
+        found = out.transpose(0, 1, 4, 2, 3).reshape(want.shape)
+        np.testing.assert_array_equal(found, want)
+
+
+def test_weights_of_more_than_256_numbers_are_not_packed() -> None:
+    assert integers.pack_integers(np.array([[-128, 128]])) is None
+    assert integers.pack_integers(np.array([[-129, 0]])) is not None
+    assert integers.pack_integers(np.array([[256, 0]])) is None  # 0 is among them
+
+
+# Models
+
+FLOAT, UINT8 = TensorProto.FLOAT, TensorProto.UINT8
+rng = np.random.default_rng(7)
+
+
+def model(nodes: list[Any], inits: dict[str, Any], shape: list[Any], of: int = FLOAT) -> Any:
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", of, shape)],
+        [helper.make_tensor_value_info("y", helper.TensorProto.UNDEFINED, None)],
+        [numpy_helper.from_array(value, name) for name, value in inits.items()],
+    )  # fmt: skip
+    found = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
+    del found.graph.output[:]
+    found.graph.output.append(helper.make_empty_tensor_value_info("y"))
+    return found
+
+
+def node(kind: str, inputs: str, outputs: str, **attrs: Any) -> Any:
+    return helper.make_node(kind, inputs.split(), outputs.split(), **attrs)
+
+
+def number(value: float, dtype: Any = np.float32) -> np.ndarray:
+    return np.array(value, dtype)
+
+
+def drawn(dtype: Any, *shape: int) -> np.ndarray:
+    return rng.integers(np.iinfo(dtype).min, np.iinfo(dtype).max + 1, shape).astype(dtype)
+
+
+DYNAMIC = [
+    node("Cast", "i", "f", to=FLOAT), node("Mul", "s ws", "fs"), node("Mul", "f fs", "y0"),
+    node("Add", "y0 b", "y1"), node("Relu", "y1", "y"),
+]  # fmt: skip
+"""What follows a product of a tensor that is quantized at run time."""
+
+PER_CHANNEL = rng.random(40).astype(np.float32) / 300 + np.float32(1e-4)
+
+MODELS: dict[str, tuple[Any, np.ndarray, list[str]]] = {
+    "dynamic matmul": (
+        model(
+            [node("DynamicQuantizeLinear", "x", "q s z"), node("MatMulInteger", "q w z wz", "i"),
+             *DYNAMIC],
+            {"w": drawn(np.uint8, 256, 40), "wz": number(120, np.uint8), "ws": number(0.01),
+             "b": rng.standard_normal(40).astype(np.float32)}, ["n", 256],
+        ),
+        rng.standard_normal((5, 256)).astype(np.float32),
+        ["quantization_range", "quantize_bytes", "nn.integer_linear_blocks"],
+    ),
+    "dynamic convolution": (
+        model(
+            [node("DynamicQuantizeLinear", "x", "q s z"),
+             node("ConvInteger", "q w z wz", "i", pads=[1, 1, 1, 1], strides=[2, 1]), *DYNAMIC],
+            {"w": drawn(np.uint8, 40, 24, 3, 3), "wz": number(120, np.uint8), "ws": number(0.01),
+             "b": rng.standard_normal((1, 40, 1, 1)).astype(np.float32)}, ["n", 24, 9, "w"],
+        ),
+        rng.standard_normal((2, 24, 9, 8)).astype(np.float32),
+        ["quantization_range", "nn.to_blocks", "quantize_bytes", "nn.integer_conv2d_blocks",
+         "nn.from_blocks"],
+    ),
+    "QLinearMatMul": (
+        model(
+            [node("QLinearMatMul", "x s z w ws wz ys yz", "y")],
+            {"s": number(0.02), "z": number(9, np.int8), "w": drawn(np.int8, 256, 40),
+             "ws": PER_CHANNEL, "wz": np.zeros(40, np.int8), "ys": number(0.2),
+             "yz": number(-5, np.int8)}, [3, 256], TensorProto.INT8,
+        ),
+        drawn(np.int8, 3, 256),
+        ["nn.integer_linear_blocks"],
+    ),
+    "QLinearConv": (
+        model(
+            [node("QLinearConv", "x s z w ws wz ys yz b", "q", pads=[1, 0, 1, 2]),
+             node("QLinearConv", "q ys yz v ws vz ys yz", "y", dilations=[2, 1])],
+            {"s": number(0.02), "z": number(130, np.uint8), "w": drawn(np.int8, 40, 24, 3, 3),
+             "ws": PER_CHANNEL, "wz": np.zeros(40, np.int8), "ys": number(0.3),
+             "yz": number(100, np.uint8), "b": rng.integers(-9999, 9999, 40).astype(np.int32),
+             "v": drawn(np.int8, 40, 40, 3, 1), "vz": np.zeros(40, np.int8)},
+            [2, 24, 9, 8], UINT8,
+        ),
+        drawn(np.uint8, 2, 24, 9, 8),
+        ["nn.to_blocks", "nn.integer_conv2d_blocks", "nn.integer_conv2d_blocks",
+         "nn.from_blocks"],
+    ),
+}  # fmt: skip
+
+
+def kernels_of(vm: VirtualMachine) -> list[str]:
+    text = str(vm["main"].translated).partition("fallbacks:")[0]
+    return [part.split(":")[0].split("]")[0] for part in text.split("f[relaxvm.kernel.")[1:]]
+
+
+def compiled(program: Any) -> VirtualMachine:
+    return VirtualMachine(build(from_onnx(program)))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_are_exactly_as_onnx_has_them(name: str) -> None:
+    program, x, kernels = MODELS[name]
+    (want,) = ReferenceEvaluator(program).run(None, {"x": x})
+    vm = compiled(program)
+    np.testing.assert_array_equal(vm["main"](x), want)
+    assert kernels_of(vm) == kernels
+
+
+def quantized_pair(name: str, dtype: Any, scale: float, zero: int) -> tuple[list[Any], Any]:
+    nodes = [node("QuantizeLinear", f"{name} {name}s {name}z", f"{name}q"),
+             node("DequantizeLinear", f"{name}q {name}s {name}z", f"{name}d")]  # fmt: skip
+    return nodes, {f"{name}s": number(scale), f"{name}z": number(zero, dtype)}
+
+
+@pytest.mark.parametrize("kind", ["MatMul", "Conv"])
+def test_pairs_of_quantization_are_folded(kind: str) -> None:
+    """Floats that were quantized, and weights that were, are multiplied as integers; results are
+    quantized by the same call.  They differ from those of floats by rounding."""
+    is_conv = kind == "Conv"
+    before, of_x = quantized_pair("x", np.uint8, 0.02, 120)
+    after, of_m = quantized_pair("m", np.int8, 0.3, -7)
+    weight = drawn(np.int8, 40, 24, 3, 3) if is_conv else drawn(np.int8, 256, 40)
+    nodes = [*before, node("DequantizeLinear", "w ws wz", "wd", axis=0 if is_conv else 1),
+             node(kind, "xd wd bias" if is_conv else "xd wd", "m"), *after[:1],
+             node("Identity", "mq", "y")]  # fmt: skip
+    inits = {**of_x, **of_m, "w": weight, "ws": PER_CHANNEL, "wz": np.zeros(40, np.int8)}
+    if is_conv:
+        inits["bias"] = rng.standard_normal(40).astype(np.float32)
+    shape = [2, 24, 9, 8] if is_conv else [6, 256]
+    x = rng.standard_normal(shape).astype(np.float32)
+    program = model(nodes, inits, shape)
+    (want,) = ReferenceEvaluator(program).run(None, {"x": x})
+    vm = compiled(program)
+    got = vm["main"](x)
+    assert got.dtype == want.dtype
+    differences = np.abs(got.astype(int) - want.astype(int))
+    assert differences.max() <= 1
+    assert (differences > 0).mean() < 0.01
+    names = kernels_of(vm)
+    if is_conv:
+        assert names == ["nn.to_blocks", "quantize_bytes", "nn.integer_conv2d_blocks",
+                         "nn.from_blocks"]  # fmt: skip
+    else:
+        assert names == ["quantize_bytes", "nn.integer_linear_blocks"]
+
+
+def test_sums_that_may_not_fit_are_left_to_floats() -> None:
+    """The kernels add up in 32 bits; what may need more is computed in float64, as before."""
+    length = 70000
+    inits = {"w": np.full((length, 2), 255, np.uint8), "zz": number(0, np.uint8)}
+    program = model([node("MatMulInteger", "x w zz zz", "y")], inits, [1, length], UINT8)
+    x = np.full((1, length), 255, np.uint8)
+    vm = compiled(program)
+    assert "nn.integer_linear_blocks" not in kernels_of(vm)
+    wrapped = (255 * 255 * length + 2**31) % 2**32 - 2**31
+    np.testing.assert_array_equal(vm["main"](x), np.full((1, 2), wrapped, np.int32))
