@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from os import PathLike
-from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, SupportsIndex
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,8 @@ from .model_names import NO_NAMES, FunctionNames, ModelNames
 from .prim_funcs import SavedPrimFuncs
 
 if TYPE_CHECKING:
+    from pickle import PickleBuffer
+
     from ..adt import DataTypes
     from ..core._code import Image
     from ..native.vm_code import NativeProgram
@@ -512,6 +514,18 @@ class VMExecutable:
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         return _from_pickle, (self.to_bytes(kernels=False), self.kernels)
 
+    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, tuple[Any, ...]]:
+        """From protocol 5 on, the content is one buffer, which may be out of band (PEP 574): where
+        the other side has it in shared memory, tensors are views of that memory."""
+        if int(protocol) < 5:
+            return self.__reduce__()
+        from pickle import PickleBuffer  # here, since running a program does not need it
+
+        from .formats import binary
+
+        content = binary.dumps(self, prim_funcs=False, aligned=True)
+        return _from_pickle, (PickleBuffer(content), self.kernels)
+
     def __copy__(self) -> VMExecutable:
         return self
 
@@ -607,11 +621,16 @@ def _words(values: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _from_pickle(
-    data: bytes, kernels: Mapping[str, Callable[..., Any]] | None = None
+    data: bytes | memoryview | PickleBuffer,
+    kernels: Mapping[str, Callable[..., Any]] | None = None,
 ) -> VMExecutable:
     from ..verify import verify
     from .formats import binary
+    from .formats._tensor_section import ALIGNMENT
 
-    executable = binary.loads(data)
+    # Tensors are views of memory that others cannot write, if they are aligned there.
+    view = memoryview(data)
+    address = np.frombuffer(view, np.uint8).__array_interface__["data"][0]
+    executable = binary.loads(view, mmap=view.readonly and address % ALIGNMENT == 0)
     verify(executable).check()
     return executable if kernels is None else executable.with_kernels(kernels)

@@ -160,6 +160,7 @@ class _Server:
             routes=routes, lifespan=self._lifespan,
             exception_handlers={404: _no_route, 405: _no_route},
         )  # fmt: skip
+        self.app.state.service = self._service  # for hosts that call models beside the protocol
         self.app.add_middleware(_Door, token=settings.token)
 
     @asynccontextmanager

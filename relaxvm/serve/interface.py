@@ -1,4 +1,4 @@
-"""What a function of a model takes and returns, in the words of the protocol."""
+"""What a function of a model takes and returns, as arrays by name."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FieldDim = int | str | None
 
 
 class NotServableError(ValueError):
-    """A function takes or returns what the protocol cannot express."""
+    """A function takes or returns other things than tensors, numbers and text."""
 
 
 class Field(NamedTuple):
@@ -172,8 +172,8 @@ def _dims_text(field: Field) -> str:
 
 def _input(name: str, spec: ParamSpec) -> Field:
     if spec.kind not in _KINDS:
-        raise NotServableError(f"input {readable(name)} is a {spec.kind}, which the protocol "
-                               f"cannot express; write a function that takes tensors")  # fmt: skip
+        raise NotServableError(f"input {readable(name)} is a {spec.kind}, and no tensor; write a "
+                               f"function that takes tensors")  # fmt: skip
     if spec.kind == "scalar":
         return Field(name, spec.dtype or np.dtype("int64"), (), "scalar")
     if spec.kind == "shape":
@@ -234,5 +234,5 @@ def _array(name: str, value: Any) -> NDArray[Any]:
         return np.array([*value], np.int64)
     if isinstance(value, (bool, int, float, str, np.generic)):
         return np.array(value, object if isinstance(value, str) else None)
-    raise NotServableError(f"output {readable(name)} is {describe(value)}, which the protocol "
-                           f"cannot express")  # fmt: skip
+    raise NotServableError(f"output {readable(name)} is {describe(value)}, and neither tensor, "
+                           f"number nor text")  # fmt: skip

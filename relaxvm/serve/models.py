@@ -220,7 +220,7 @@ class Repository:
     """Models by name and version.
 
     Args:
-        folders: where models are.
+        folders: where models are; or files of models.
         scheduler: makes their shares.
         memory: the bytes of weights above which models that were not used for the longest time are
             unloaded; None for no bound.  Models in use stay.
@@ -609,8 +609,8 @@ def _by_version(item: tuple[str, Any]) -> int:
 
 
 def _files(folder: Path) -> Iterator[tuple[str, str, Path, Path]]:
-    """Name, version, file, and file of options of the models in a folder."""
-    for entry in sorted(folder.iterdir()):
+    """Name, version, file, and file of options of the models in a folder; or of one file."""
+    for entry in [folder] if folder.is_file() else sorted(folder.iterdir()):
         if entry.name.startswith("."):
             continue
         if entry.is_file() and entry.suffix in _SUFFIXES:

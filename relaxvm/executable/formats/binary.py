@@ -475,7 +475,9 @@ def _read_file(
 # Writing
 
 
-def dumps(ex: VMExecutable, *, debug: bool = True, prim_funcs: bool = True) -> bytes:
+def dumps(
+    ex: VMExecutable, *, debug: bool = True, prim_funcs: bool = True, aligned: bool = False
+) -> bytes:
     """Return the stream of an executable.  Equal executables with equal debug information and equal
     PrimFuncs give equal bytes; tensors in another byte order or layout are written little endian
     and row-major.
@@ -483,11 +485,12 @@ def dumps(ex: VMExecutable, *, debug: bool = True, prim_funcs: bool = True) -> b
     Args:
         debug: whether debug information, if there is any, follows the stream.
         prim_funcs: whether the PrimFuncs of its kernels, if there are any, do.
+        aligned: as for `save`.
 
     Raises:
         FormatError: something has no binary form; the message names it.
     """
-    return b"".join(_encode(ex, debug, prim_funcs).views())
+    return b"".join(_encode(ex, debug, prim_funcs, aligned=aligned).views())
 
 
 def digest(ex: VMExecutable) -> bytes:
