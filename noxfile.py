@@ -110,6 +110,13 @@ def torch(session: nox.Session) -> None:
     session.run(*TESTS, *(session.posargs or ("tests/test_torch_suite.py",)))
 
 
+@nox.session(python=PYTHONS[0], default=False)  # clusters of several processes
+def ray(session: nox.Session) -> None:
+    """Run models on clusters of Ray on this machine."""
+    install_wheel(session, "ray[data,serve]", "pandas", "httptools", "prometheus-client")
+    session.run("pytest", *(session.posargs or ("tests/scaling",)))
+
+
 PACKAGES = (
     ("magika",),
     ("silero-vad",),

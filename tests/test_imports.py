@@ -56,7 +56,15 @@ COMPILER = (
 )
 """Makes executables; the lowest layer first."""
 
-INTERFACES = "backend testing", "contrib", "serve", "cli", "__main__"
+INTERFACES = (
+    "backend testing",
+    "contrib",
+    "serve",
+    "contrib.batches",
+    "contrib.dask contrib.ray",
+    "cli",
+    "__main__",
+)
 """Use the runtime and the compiler."""
 
 LAYERS: tuple[frozenset[str], ...] = tuple(
@@ -101,7 +109,8 @@ UPWARD = {
 """(importing, imported) where a function may import against the order.  This list only shrinks."""
 
 THIRD_PARTY = {"numpy"}
-OPTIONAL = {"ml_dtypes", "onnx", "onnxruntime", "pytest", "rich", "shtab", "torch", "tvm"}
+OPTIONAL = {"dask", "ml_dtypes", "onnx", "onnxruntime", "pandas", "pyarrow", "pytest", "ray",
+            "rich", "shtab", "torch", "tvm"}  # fmt: skip
 """Of third-party packages: imported by anyone, and inside of functions only."""
 FOR_SERVERS = {"prometheus_client", "starlette", "uvicorn"}
 """What modules of relaxvm.serve import at their top; the package imports these modules lazily."""

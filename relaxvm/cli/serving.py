@@ -29,7 +29,7 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     serve.add_argument("folders", nargs="+", metavar="FOLDER",
                        help="has NAME.onnx, or NAME/VERSION/model.onnx; .pt2, .vmexec, .json and "
-                            "Relay programs, too")  # fmt: skip
+                            "Relay programs, too; or one such file")  # fmt: skip
     serve.add_argument("--host", default="127.0.0.1", help="address (default: 127.0.0.1)")
     serve.add_argument("--port", type=int, default=8000, help="port; 0 for a free one")
     serve.add_argument("--threads", type=int, metavar="N",

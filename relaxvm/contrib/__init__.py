@@ -11,9 +11,9 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import compare, onnxruntime, tvm
+    from . import batches, compare, dask, onnxruntime, ray, tvm
 
-__all__ = ["compare", "onnxruntime", "tvm"]
+__all__ = ["batches", "compare", "dask", "onnxruntime", "ray", "tvm"]
 
 
 def __getattr__(name: str) -> Any:

@@ -300,6 +300,7 @@ def _dask(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
+        package = (error.name or name).partition(".")[0]
         raise MissingExtraError(
-            f"relaxvm.contrib.dask needs the package {error.name or name}; install relaxvm[dask]"
+            f"relaxvm.contrib.dask needs the package {package}; install relaxvm[dask]"
         ) from error

@@ -28,6 +28,12 @@ def folder(tmp_path: Path) -> Path:
     return programs.folder_of_models(tmp_path)
 
 
+def test_a_file_is_a_repository_of_one_model(folder: Path, scheduler: Scheduler) -> None:
+    (folder / "double.toml").write_text("batch = 4\n")
+    (model,) = Repository([folder / "double.vmexec"], scheduler)
+    assert (model.name, model.version, model.options.batch) == ("double", "1", 4)
+
+
 def test_models_are_found_and_loaded_when_they_are_used(
     folder: Path, scheduler: Scheduler
 ) -> None:

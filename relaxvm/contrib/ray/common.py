@@ -24,8 +24,9 @@ def the_package(name: str = "ray") -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
+        package = (error.name or name).partition(".")[0]
         raise MissingExtraError(
-            f"relaxvm.contrib.ray needs the package {error.name or name}; install relaxvm[ray]"
+            f"relaxvm.contrib.ray needs the package {package}; install relaxvm[ray]"
         ) from error
 
 

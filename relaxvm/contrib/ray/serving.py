@@ -104,9 +104,8 @@ def deployment(
     is_one = num_replicas == 1 and "autoscaling_config" not in (serve_options or {})
     arguments = [sent(model)], name, options, 1_000 if is_one else 0
 
+    # These two travel by value, and what they call by its name.
     def build() -> Any:
-        from relaxvm.contrib.ray.serving import _start
-
         return _start(*arguments)
 
     class Models:
@@ -116,8 +115,6 @@ def deployment(
             self, inputs: Mapping[str, NDArray[Any]], model: str | None = None
         ) -> dict[str, NDArray[Any]]:
             """The outputs by name for inputs by name, of a model; the only one if None."""
-            from relaxvm.contrib.ray.serving import _infer
-
             return await _infer(inputs, model)
 
     served = serve.ingress(build)(Models)

@@ -1,0 +1,1 @@
+"""Tests of models over tables, and on Dask and Ray."""
