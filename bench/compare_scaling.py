@@ -1,8 +1,8 @@
 """Models on Dask and Ray: rows per second on one and two workers, and the overhead of a batch.
 
-The other side is a plain numpy function of the same model, on the same engine with the same batches.
-Clusters are processes of this machine, and every kernel has one thread.  A figure is the difference
-between a long and a short job, so the start of a cluster and of its actors is not in it.
+The other side is a plain numpy function of the same model, on the same engine with the same
+batches.  Clusters are processes of this machine, and every kernel has one thread.  A figure is the
+difference between a long and a short job, so the start of a cluster and of its actors is not in it.
 
     python bench/compare_scaling.py --engine dask ray
 """
