@@ -147,8 +147,12 @@ def map_partitions(
     predictor = _predictor(model, options)
     if not hasattr(frame, "map_partitions") or not hasattr(frame, "_meta"):
         raise TypeError(f"map_partitions: expected a dataframe of Dask, got {describe(frame)}")
-    meta = predictor(frame._meta)
-    return frame.map_partitions(_apply, _argument(predictor), meta=meta)
+    source: Any = frame
+    meta = predictor(source._meta)
+    found: dask.dataframe.DataFrame = source.map_partitions(
+        _apply, _argument(predictor), meta=meta
+    )
+    return found
 
 
 def _apply(partition: Any, predictor: batches.Predictor) -> Any:
