@@ -342,6 +342,39 @@ def half_spectra() -> Case:
     return Case(HalfSpectra(), [(torch.randn(4, 6, dtype=torch.float64),)])
 
 
+class Distributions(nn.Module):
+    """Operators that count, choose and measure slopes."""
+
+    def forward(self, x: Tensor, n: Tensor) -> Any:
+        holes = torch.where(x > 0.8, torch.nan, x)
+        q = torch.tensor([0.1, 0.5, 0.95])
+        counts, edges = torch.histogram(x, 5)
+        weighed, _ = torch.histogram(x, 4, range=(-1.0, 1.0), weight=x * x, density=True)
+        places = torch.tensor([0.0, 1.0, 3.0, 4.5, 5.0, 7.0])
+        return (
+            torch.nanquantile(holes, q, 1, keepdim=True), torch.nanquantile(holes, 0.3),
+            torch.nanquantile(holes, q, 0, interpolation="nearest"),
+            torch.nanquantile(holes, q, 0, interpolation="higher"),
+            torch.bincount(n), torch.bincount(n, x.flatten(), 12), counts, edges, weighed,
+            torch.cumulative_trapezoid(x), torch.cumulative_trapezoid(x, dx=0.5, dim=0),
+            torch.cumulative_trapezoid(x, places, dim=1), *torch.gradient(x),
+            *torch.gradient(x, spacing=2.0, dim=1, edge_order=2),
+            *torch.gradient(x, spacing=(places,), dim=1),
+            torch._chunk_cat([x, x[:, :3]], 1, 2),
+            F.pad(x[None], (-2, 3), "replicate"),
+            F.conv_transpose1d(x[:3], torch.ones(3, 2, 3), dilation=4, output_padding=3),
+            F.margin_ranking_loss(n, n.flip(0), torch.ones_like(n), margin=0.5),
+            F.triplet_margin_loss(n[None], n[None] + 1, n[None] * 2),
+        )  # fmt: skip
+
+
+@case
+def distributions() -> Case:
+    x = torch.linspace(-1, 1, 24).reshape(4, 6).cos() * torch.linspace(-2, 1, 24).reshape(4, 6)
+    n = torch.tensor([3, 0, 7, 7, 2, 3, 3, 9, 0, 1, 5, 5] * 2)
+    return Case(Distributions(), [(x, n)])
+
+
 class InPlace(nn.Module):
     def forward(self, x: Tensor, y: Tensor) -> Any:
         z = x.clone()

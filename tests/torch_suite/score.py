@@ -34,6 +34,8 @@ def _leaves(value: Any) -> list[Any]:
 
 
 def _difference(got: Any, expected: Any) -> str:
+    if got.dtype.name == "bfloat16":  # which files of numpy do not have
+        got = got.astype(expected.dtype)
     if got.dtype != expected.dtype and not (expected.dtype == bool and got.dtype == np.uint8):
         return f"expected {expected.dtype}, got {got.dtype}"
     if got.shape != expected.shape:

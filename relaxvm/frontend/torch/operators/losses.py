@@ -11,6 +11,7 @@ from ..forms import (
     cast,
     dims_of,
     dtype_of,
+    floating,
     is_float,
     number,
     numel,
@@ -166,9 +167,9 @@ def margin_ranking_loss(
 ) -> Tensor:  # fmt: skip
     """max(0, -y * (a - b) + margin)."""
     a, b, y = promoted(c, input1, input2, target)
-    dtype = dtype_of(a)
+    dtype = floating(dtype_of(a))
     found = c.op("multiply", c.op("negative", y), c.op("subtract", a, b))
-    found = c.op("add", found, number(c, margin, dtype))
+    found = c.op("add", cast(c, found, dtype), number(c, margin, dtype))
     return _joined(c, c.op("maximum", found, number(c, 0, dtype)), reduction)
 
 

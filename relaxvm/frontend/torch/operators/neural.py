@@ -18,6 +18,7 @@ from ..forms import (
     dtype_of,
     each_of,
     item,
+    known,
     length,
     number,
     numel,
@@ -80,16 +81,19 @@ def _transposed(
     pads, more = per_axis(padding, count), per_axis(output_padding, count)
     # The kernel takes less than a stride of output padding; more is padding that is left out.
     after = list(pads)
+    beyond = [0] * count
     for i, (n, by) in enumerate(zip(more, strides, strict=True)):
         if n >= by:
             after[i] -= n
             more[i] = 0
-    if min(after, default=0) < 0:
-        raise Problem(f"output_padding: {output_padding} is not supported with {padding}")
+        if after[i] < 0:  # beyond all windows, where there are zeros
+            beyond[i], after[i] = -after[i], 0
     found: Tensor = c.op(
         f"nn.conv{count}d_transpose", x, weight, strides=strides, padding=[*pads, *after],
         output_padding=more, dilation=dilations, groups=groups,
     )  # fmt: skip
+    if any(beyond):
+        found = padded(c, found, [n for each in beyond[::-1] for n in (0, each)])
     return _with_bias(c, found, bias, count, is_single)
 
 
@@ -153,6 +157,9 @@ def _batch_normalized(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """The result, mean and 1 / deviation of the batch, and the new running statistics."""
     dtype = dtype_of(x)
+    if rank_of(x) < 2:  # torch takes it if it has no elements
+        empty = c.op("zeros", [0], dtype)
+        return x, empty, empty, mean or empty, variance or empty
     channels = dims_of(x)[1]
     wide = dtype_of(mean) if mean is not None else "float32" if dtype != "float64" else dtype
     gamma = _constant(c, 1, channels, wide) if weight is None else cast(c, weight, wide)
@@ -434,7 +441,12 @@ def padded(
     if any(isinstance(each, Expr) for pair in pairs for each in pair):
         return _padded_at_run_time(c, x, pairs, mode, value)
     for axis, (before, after) in enumerate(pairs):
-        if min(before, after) < 0:
+        if min(before, after) < 0 < max(before, after) and mode == "replicate":
+            # Of the whole axis: what is taken away may be repeated on the other side.
+            size = known(dims[axis], "pad")
+            places = np.clip(np.arange(-before, size + after), 0, size - 1)
+            x, pairs[axis] = c.op("take", x, c.expr(places), axis), (0, 0)
+        elif min(before, after) < 0:
             size = dims[axis]
             end = length(size + min(after, 0))
             x = sliced(c, x, axis, max(-before, 0), end)

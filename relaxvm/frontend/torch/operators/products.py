@@ -14,6 +14,7 @@ from ..forms import (
     cast,
     dims_of,
     dtype_of,
+    floating,
     length,
     number,
     promoted,
@@ -269,7 +270,8 @@ def pairwise_distance(
 ) -> Tensor:
     """The norms of differences along the last axis."""
     a, b = promoted(c, x1, x2)
-    apart = c.op("add", c.op("subtract", a, b), number(c, eps, dtype_of(a)))
+    dtype = floating(dtype_of(a))
+    apart = c.op("add", cast(c, c.op("subtract", a, b), dtype), number(c, eps, dtype))
     return _norm(c, apart, p, rank_of(apart) - 1, keepdim)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any, Final
 
@@ -23,13 +24,18 @@ from ..forms import (
     is_float,
     is_tensor,
     items,
+    known,
+    length,
     number,
     numel,
     promoted,
     rank_of,
     reshaped,
+    same_dim,
+    sliced,
 )
 from ..registry import aten
+from .shapes import counted
 
 __all__ = ["limit_of", "reduced"]
 
@@ -423,8 +429,6 @@ def quantile(
     """Elements at parts of the sorted ones along an axis."""
     if interpolation not in _INTERPOLATIONS:
         raise Problem(f"interpolation: {interpolation!r} is not supported")
-    if name == "nanquantile":
-        raise Problem("nanquantile is not supported")
     rank, dtype = rank_of(self), dtype_of(self)
     if dim is None or rank == 0:
         x, axis = reshaped(c, self, [-1]), 0
@@ -433,6 +437,9 @@ def quantile(
     size = dims_of(x)[axis]
     ordered = _moved(c, c.op("sort", x, axis), axis, 0)
     parts: Any = q if is_tensor(q) else number(c, q, dtype)
+    if name == "nanquantile":
+        found = _quantile_of_numbers(c, ordered, parts, interpolation)
+        return _with_axis_of_length_one(c, found, rank_of(parts), dim, axis, rank, keepdim)
     place = c.op("multiply", parts, number(c, size - 1, dtype))
     if interpolation == "nearest":
         place = c.op("round", place)
@@ -453,13 +460,43 @@ def quantile(
         found = c.op("add", a, c.op("multiply", weight, c.op("subtract", b, a)))
     is_nan = reduced(c, "max", cast(c, c.op("isnan", ordered), "uint8"), [0], False)
     found = c.op("where", cast(c, is_nan, "bool"), number(c, math.nan, dtype), found)
-    if keepdim:
-        dims = dims_of(found)
-        if dim is None or rank == 0:
-            return reshaped(c, found, [*dims[:one], *[1] * rank])
-        dims.insert(one + axis, 1)
-        return reshaped(c, found, dims)
-    return found
+    return _with_axis_of_length_one(c, found, one, dim, axis, rank, keepdim)
+
+
+def _with_axis_of_length_one(
+    c: Emitter, found: Tensor, first: int, dim: int | None, axis: int, rank: int, keepdim: bool
+) -> Tensor:
+    """Quantiles, with the axis along which they are, if it is to be kept, behind `first` others."""
+    if not keepdim:
+        return found
+    dims = dims_of(found)
+    if dim is None or rank == 0:
+        return reshaped(c, found, [*dims[:first], *[1] * rank])
+    dims.insert(first + axis, 1)
+    return reshaped(c, found, dims)
+
+
+def _quantile_of_numbers(c: Emitter, ordered: Tensor, parts: Tensor, interpolation: str) -> Tensor:
+    """Quantiles along the first axis of what is not NaN, which sorting puts first; each column has
+    a number of these of its own."""
+    dtype, rest = dtype_of(ordered), dims_of(ordered)[1:]
+    is_number = cast(c, c.op("logical_not", c.op("isnan", ordered)), "int64")
+    count = c.op("sum", is_number, [0], True)
+    one = number(c, 1, "int64")
+    last = c.op("maximum", c.op("subtract", count, one), number(c, 0, "int64"))
+    rows = reshaped(c, parts, [numel(dims_of(parts)), *[1] * len(rest)])
+    place = c.op("multiply", rows, cast(c, last, dtype))
+    if interpolation == "nearest":
+        place = c.op("round", place)
+    low, high = (c.op("gather_elements", ordered, cast(c, c.op(name, place), "int64"), 0)
+                 for name in ("floor", "ceil"))  # fmt: skip
+    weight: Tensor = number(c, 0.5, dtype)
+    if interpolation in ("linear", "nearest"):
+        weight = c.op("subtract", place, c.op("floor", place))
+    elif interpolation != "midpoint":
+        weight = number(c, float(interpolation == "higher"), dtype)
+    apart = c.op("multiply", weight, c.op("subtract", high, low))
+    return reshaped(c, c.op("add", low, apart), [*dims_of(parts), *rest])
 
 
 # Running sums and others
@@ -546,6 +583,11 @@ def diff(
 def trapezoid(c: Emitter, y: Tensor, x: Tensor | None = None, dx: Any = 1, dim: int = -1) -> Tensor:
     """The sum of areas below lines between neighbours."""
     axis = axis_of(y, dim)
+    return reduced(c, "sum", _trapezoids(c, y, x, dx, axis), [axis], False)
+
+
+def _trapezoids(c: Emitter, y: Tensor, x: Tensor | None, dx: Any, axis: int) -> Tensor:
+    """The areas below lines between neighbours."""
     size = dims_of(y)[axis]
     dtype = floating(dtype_of(y))
     y = cast(c, y, dtype)
@@ -553,14 +595,118 @@ def trapezoid(c: Emitter, y: Tensor, x: Tensor | None = None, dx: Any = 1, dim: 
     before = c.op("strided_slice", y, [axis], [0], [size - 1])
     middle = c.op("multiply", c.op("add", after, before), number(c, 0.5, dtype))
     if x is None:
-        return c.op("multiply", reduced(c, "sum", middle, [axis], False), number(c, dx, dtype))
+        return c.op("multiply", middle, number(c, dx, dtype))
     at = axis if rank_of(x) == rank_of(y) else 0
     width = diff(c, cast(c, x, dtype), 1, at)
     if rank_of(x) != rank_of(y):
         shape = [1] * rank_of(y)
         shape[axis] = dims_of(width)[0]
         width = reshaped(c, width, shape)
-    return reduced(c, "sum", c.op("multiply", middle, width), [axis], False)
+    return c.op("multiply", middle, width)
+
+
+@aten("cumulative_trapezoid.x", "cumulative_trapezoid.dx")
+def cumulative_trapezoid(
+    c: Emitter, y: Tensor, x: Tensor | None = None, dx: Any = 1, dim: int = -1
+) -> Tensor:
+    """Running sums of areas below lines between neighbours."""
+    axis = axis_of(y, dim)
+    return c.op("cumsum", _trapezoids(c, y, x, dx, axis), axis)
+
+
+@aten("gradient.scalarint", "gradient.scalararray", "gradient.array", "gradient.scalarrayint",
+      "gradient.scalarrayarray", "gradient.tensorarrayint", "gradient.tensorarray")  # fmt: skip
+def gradient(
+    c: Emitter, self: Tensor, spacing: Any = None, dim: Any = None, edge_order: int = 1
+) -> list[Tensor]:
+    """Slopes along axes: in the middle of neighbours, and at the edges of one side."""
+    axes = axes_of(self, None if dim is None else dim if isinstance(dim, list) else [dim])
+    spaces = spacing if isinstance(spacing, (list, tuple)) else [spacing] * len(axes)
+    return [
+        _slopes(c, self, 1 if space is None else space, axis, edge_order)
+        for axis, space in zip(axes, spaces, strict=True)
+    ]
+
+
+def _slopes(c: Emitter, x: Tensor, space: Any, axis: int, edge_order: int) -> Tensor:
+    dtype = floating(dtype_of(x))
+    x = cast(c, x, dtype)
+    size = dims_of(x)[axis]
+    places = cast(c, space, dtype) if is_tensor(space) else c.op(
+        "multiply", cast(c, c.op("arange", 0, size, 1, "int64"), dtype), number(c, space, dtype)
+    )  # fmt: skip
+    shape = [1] * rank_of(x)
+    shape[axis] = size
+    width = diff(c, reshaped(c, places, shape), 1, axis)
+    slope = c.op("divide", diff(c, x, 1, axis), width)
+    last = length(size - 1)
+    before, after = sliced(c, slope, axis, 0, length(last - 1)), sliced(c, slope, axis, 1, last)
+    near, far = sliced(c, width, axis, 0, length(last - 1)), sliced(c, width, axis, 1, last)
+    total = c.op("add", near, far)
+    middle = c.op("divide", c.op("add", c.op("multiply", before, far),
+                                 c.op("multiply", after, near)), total)  # fmt: skip
+    edges = [sliced(c, slope, axis, 0, 1), sliced(c, slope, axis, length(last - 1), last)]
+    if edge_order == 2:  # of the parabola through three points
+        bent = c.op("divide", c.op("subtract", after, before), total)
+        ends = (0, 1), (length(last - 2), length(last - 1))
+        for i, (width_of, sign) in enumerate(((near, -1.0), (far, 1.0))):
+            a, b = (sliced(c, each, axis, *ends[i]) for each in (width_of, bent))
+            step = c.op("multiply", c.op("multiply", a, b), number(c, sign, dtype))
+            edges[i] = c.op("add", edges[i], step)
+    found: Tensor = c.op("concat", [edges[0], middle, edges[1]], axis)
+    return found
+
+
+@aten("bincount")
+def bincount(
+    c: Emitter, self: Tensor, weights: Tensor | None = None, minlength: Any = 0
+) -> Tensor:
+    """How often each number from 0 on is there, or the sum of its weights."""
+    places = cast(c, self, "int64")
+    dtype = "int64" if weights is None else dtype_of(weights)
+    if weights is not None and dtype != "float32":
+        dtype = "float64"
+    known_size = dims_of(self)[0]
+    if isinstance(known_size, int) and known_size == 0:
+        return c.op("zeros", [minlength], "int64" if weights is None else dtype)
+    most = c.op("add", c.op("max", places, [0], False), number(c, 1, "int64"))
+    size = counted(c, c.op("maximum", most, number(c, minlength, "int64")))
+    each = c.op("ones", dims_of(self), dtype) if weights is None else cast(c, weights, dtype)
+    return c.op("scatter_elements", c.op("zeros", [size], dtype), places, each, 0, "add")
+
+
+@aten("combinations")
+def combinations(c: Emitter, self: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
+    """R.take of all choices of r elements, in order."""
+    size = known(dims_of(self)[0], "combinations")
+    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    rows = np.array([*choose(range(size), r)], np.int64).reshape(-1, r)
+    return c.op("take", self, c.expr(rows), 0)
+
+
+@aten("histogram.bin_ct")
+def histogram(
+    c: Emitter, self: Tensor, bins: int = 100, *, range: Any = None,  # noqa: A002
+    weight: Tensor | None = None, density: bool = False,
+) -> Any:  # fmt: skip
+    """How many elements are in each of several parts of equal width, and their bounds."""
+    dtype = dtype_of(self)
+    x = cast(c, reshaped(c, self, [-1]), "float64")
+    first, end = range or (0, 0)
+    low, high = _bounds(c, x, first, end, 0.5)
+    place, inside = _parts_of(c, x, low, high, bins)
+    amounts = cast(c, inside, "float64")
+    if weight is not None:
+        amounts = c.op("multiply", amounts, cast(c, reshaped(c, weight, [-1]), "float64"))
+    zeros = c.op("zeros", [bins], "float64")
+    found = c.op("scatter_elements", zeros, place, amounts, 0, "add")
+    width = c.op("divide", c.op("subtract", high, low), number(c, bins, "float64"))
+    if density:
+        total = c.op("multiply", c.op("sum", found, [0], False), width)
+        found = c.op("divide", found, total)
+    steps = c.expr(np.arange(bins + 1) / bins)
+    edges = c.op("add", low, c.op("multiply", steps, c.op("subtract", high, low)))
+    return cast(c, found, dtype), cast(c, edges, dtype)
 
 
 @aten("histc")
@@ -568,17 +714,30 @@ def histc(c: Emitter, self: Tensor, bins: int = 100, min: Any = 0, max: Any = 0)
     """How many elements are in each of several parts of equal width between min and max."""
     dtype = dtype_of(self)
     x = cast(c, reshaped(c, self, [-1]), "float64")
-    low: Tensor = number(c, min, "float64")
-    high: Tensor = number(c, max, "float64")
-    if min == max:
-        low, high = reduced(c, "min", x, [0], False), reduced(c, "max", x, [0], False)
-        is_one = c.op("equal", low, high)
-        one = number(c, 1, "float64")
-        low = c.op("where", is_one, c.op("subtract", low, one), low)
-        high = c.op("where", is_one, c.op("add", high, one), high)
+    place, inside = _parts_of(c, x, *_bounds(c, x, min, max, 1), bins)
+    zeros = c.op("zeros", [bins], dtype)
+    return c.op("scatter_elements", zeros, place, cast(c, inside, dtype), 0, "add")
+
+
+def _bounds(c: Emitter, x: Tensor, low: Any, high: Any, apart: float) -> tuple[Tensor, Tensor]:
+    """Bounds, or the least and the greatest element if they are equal; those moved apart if all
+    elements are equal."""
+    if low == high == 0 and same_dim(dims_of(x)[0], 0):
+        high = 1  # of nothing
+    if low != high:
+        return number(c, low, "float64"), number(c, high, "float64")
+    least, most = reduced(c, "min", x, [0], False), reduced(c, "max", x, [0], False)
+    is_one = c.op("equal", least, most)
+    one = number(c, apart, "float64")
+    return (c.op("where", is_one, c.op("subtract", least, one), least),
+            c.op("where", is_one, c.op("add", most, one), most))  # fmt: skip
+
+
+def _parts_of(
+    c: Emitter, x: Tensor, low: Tensor, high: Tensor, bins: int
+) -> tuple[Tensor, Tensor]:
+    """The part that each element is in, and whether it is within the bounds."""
     part = c.op("divide", c.op("multiply", c.op("subtract", x, low), number(c, bins, "float64")),
                 c.op("subtract", high, low))  # fmt: skip
     place = cast(c, c.op("clip", c.op("floor", part), 0, bins - 1), "int64")
-    inside = c.op("logical_and", c.op("greater_equal", x, low), c.op("less_equal", x, high))
-    zeros = c.op("zeros", [bins], dtype)
-    return c.op("scatter_elements", zeros, place, cast(c, inside, dtype), 0, "add")
+    return place, c.op("logical_and", c.op("greater_equal", x, low), c.op("less_equal", x, high))

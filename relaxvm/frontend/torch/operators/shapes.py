@@ -605,6 +605,35 @@ def tensor_split(
     return _parts(c, self, axis, [small + (i < more) for i in range(sections)])
 
 
+@aten("tensor_split.tensor_indices_or_sections")
+def tensor_split_by(
+    c: Emitter, self: Tensor, tensor_indices_or_sections: Tensor, dim: int = 0
+) -> Any:
+    """R.strided_slice of a constant number of parts, or of the parts between indices."""
+    given = constant_of(tensor_indices_or_sections)
+    if given is not None and given.ndim == 0:
+        return tensor_split("tensor_split", c, self, int(given), dim)
+    if given is not None:
+        return tensor_split_at("tensor_split", c, self, given.tolist(), dim)
+    if rank_of(tensor_indices_or_sections) == 0:
+        raise Problem("tensor_split: expected a constant number of parts, got a tensor")
+    size = dims_of(self)[axis_of(self, dim)]
+    whole, none = number(c, size, "int64"), number(c, 0, "int64")
+    places = cast(c, tensor_indices_or_sections, "int64")
+    places = c.op("where", c.op("less", places, none), c.op("add", places, whole), places)
+    places = c.op("minimum", c.op("maximum", places, none), whole)
+    count = known(dims_of(places)[0], "tensor_split")
+    before: Tensor = none
+    ends = []
+    for i in range(count):  # a part that ends before it begins is empty
+        end = c.op("take", places, number(c, i, "int64"), 0)
+        ends.append((counted(c, before), counted(c, c.op("maximum", before, end))))
+        before = end
+    ends.append((counted(c, before), size))
+    axis = axis_of(self, dim)
+    return [sliced(c, self, axis, start, end) for start, end in ends]
+
+
 @each_of("tensor_split.indices", "hsplit.array", "vsplit.array", "dsplit.array")
 def tensor_split_at(
     name: str, c: Emitter, self: Tensor, indices: Any, dim: int | None = None
@@ -866,6 +895,23 @@ def sum_to_size(c: Emitter, self: Tensor, size: Any) -> Tensor:
             if i < before or (same_dim(size[i - before], 1) and not same_dim(dim, 1))]  # fmt: skip
     x = cast(c, self, "int64") if dtype_of(self) == "bool" else self
     return reshaped(c, c.op("sum", x, axes, True), list(size)) if axes else x
+
+
+@aten("_chunk_cat")
+def chunk_cat(c: Emitter, tensors: Any, dim: int, num_chunks: int) -> Tensor:
+    """The chunks of tensors, filled up with zeros to one length, as rows side by side."""
+    parts = []
+    for x in tensors:
+        dims = dims_of(x)
+        dim = axis_of(x, dim)
+        size = known(dims[dim], "_chunk_cat")
+        each = -(-size // num_chunks)
+        wide = [0] * (2 * len(dims))
+        wide[2 * dim + 1] = each * num_chunks - size
+        filled = c.op("nn.pad", cast(c, x, "uint8") if dtype_of(x) == "bool" else x, wide)
+        rest = numel([each, *dims[dim + 1 :]])
+        parts.append(reshaped(c, cast(c, filled, dtype_of(x)), [*dims[:dim], num_chunks, rest]))
+    return cat(c, parts, dim + 1)
 
 
 @aten("column_stack")
