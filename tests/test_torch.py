@@ -251,6 +251,17 @@ def test_unknown_operators_are_listed_with_the_users_lines() -> None:
     assert "my::thing.default, first_steps.py:22 in forward" in text
 
 
+def test_programs_with_vmap_are_refused_with_what_helps() -> None:
+    def rename(program: dict[str, Any]) -> None:
+        for node in program["graph_module"]["graph"]["nodes"]:
+            if "linear" in node["target"]:
+                node["target"] = "torch._functorch.predispatch._add_batch_dim"
+
+    text = refused(edited(archive(), rename))
+    assert "python::torch._functorch.predispatch._add_batch_dim, first_steps.py:22" in text
+    assert "torch.export.save(program.run_decompositions({}), path)" in text
+
+
 @pytest.mark.parametrize(
     ("member", "content", "message"),
     [

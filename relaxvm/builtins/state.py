@@ -129,18 +129,20 @@ def cache_extend(ctx: Any, name: Any, new: Any, axis: Any) -> NDArray[Any]:
     copy_pieces(room.buffer[(*head, slice(start, end))], added)
     room.used = end
     found: NDArray[Any] = room.buffer[(*head, slice(end))]
-    state[key] = found
+    state[key] = room.last = found
     return found
 
 
 class Room:
-    """An array that is longer than what is kept in it, and how much of it was ever used."""
+    """An array that is longer than what is kept in it, how much of it was ever used, and the part
+    that was returned last."""
 
-    __slots__ = "buffer", "used"
+    __slots__ = "buffer", "last", "used"
 
     def __init__(self, buffer: NDArray[Any]) -> None:
         self.buffer = buffer
         self.used = 0
+        self.last: NDArray[Any] | None = None
 
     @classmethod
     def restored(cls, buffer: Any, used: int) -> Room:
@@ -160,6 +162,8 @@ class Room:
         """Whether an array of the length `start` is all that was ever used, and there is room up to
         `end`."""
         buffer = self.buffer
+        if old is self.last:  # no need to look at addresses
+            return self.used == start and end <= buffer.shape[axis]
         shape = (*old.shape[:axis], buffer.shape[axis], *old.shape[axis + 1 :])
         is_start = (
             old.base is buffer and old.strides == buffer.strides and shape == buffer.shape

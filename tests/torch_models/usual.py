@@ -361,6 +361,8 @@ class Distributions(nn.Module):
             *torch.gradient(x, spacing=2.0, dim=1, edge_order=2),
             *torch.gradient(x, spacing=(places,), dim=1),
             torch._chunk_cat([x, x[:, :3]], 1, 2),
+            nn.utils.rnn.pad_sequence([x, x[:2], x[1:]], batch_first=True, padding_value=7.0),
+            nn.utils.rnn.pad_sequence([n[:2] > 3, n[:4] > 3], padding_side="left"),
             F.pad(x[None], (-2, 3), "replicate"),
             F.conv_transpose1d(x[:3], torch.ones(3, 2, 3), dilation=4, output_padding=3),
             F.margin_ranking_loss(n, n.flip(0), torch.ones_like(n), margin=0.5),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ...errors import RelaxVMError
 from ...messages import readable
@@ -70,11 +70,16 @@ def refuse_unknown(context: Context, graph: messages.Graph) -> None:
         which = "nodes have operators that are"
         if len(problems) == 1:
             which = "node has an operator that is"
-        raise RelaxVMError(
-            f"{context.name}: {len(problems)} {which} not supported:\n"
-            f"{lines}\n"
-            f'pass functions for them: from_exported_program(..., operators={{"name": function}})'
-        )
+        hint = 'pass functions for them: from_exported_program(..., operators={"name": function})'
+        if any(each.operator.startswith(_VMAP) for each in problems):
+            hint = ("torch.vmap is part of the program; one without it is "
+                    "torch.export.save(program.run_decompositions({}), path)")  # fmt: skip
+        raise RelaxVMError(f"{context.name}: {len(problems)} {which} not supported:\n"
+                           f"{lines}\n{hint}")  # fmt: skip
+
+
+_VMAP: Final = "torch._functorch.predispatch."
+"""What torch.vmap leaves in a program that was not decomposed."""
 
 
 def has_effects(context: Context, graph: messages.Graph) -> bool:

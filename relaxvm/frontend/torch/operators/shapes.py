@@ -20,6 +20,7 @@ from ..forms import (
     dims_of,
     dtype_of,
     each_of,
+    is_float,
     known,
     length,
     number,
@@ -895,6 +896,24 @@ def sum_to_size(c: Emitter, self: Tensor, size: Any) -> Tensor:
             if i < before or (same_dim(size[i - before], 1) and not same_dim(dim, 1))]  # fmt: skip
     x = cast(c, self, "int64") if dtype_of(self) == "bool" else self
     return reshaped(c, c.op("sum", x, axes, True), list(size)) if axes else x
+
+
+@aten("pad_sequence")
+def pad_sequence(
+    c: Emitter, sequences: Any, batch_first: bool = False, padding_value: Any = 0.0,
+    padding_side: str = "right",
+) -> Tensor:  # fmt: skip
+    """Sequences of several lengths, filled up to the longest, side by side."""
+    lengths = [known(dims_of(each)[0], "pad_sequence") for each in sequences]
+    filled = []
+    for x, size in zip(sequences, lengths, strict=True):
+        wide = [0] * (2 * rank_of(x))
+        wide[padding_side == "right"] = max(lengths) - size
+        dtype = dtype_of(x)
+        given = cast(c, x, "uint8") if dtype == "bool" else x
+        fill = padding_value if is_float(dtype) else int(padding_value)
+        filled.append(cast(c, c.op("nn.pad", given, wide, "constant", fill), dtype))
+    return stack(c, filled, 0 if batch_first else 1)
 
 
 @aten("_chunk_cat")
