@@ -1017,3 +1017,22 @@ def test_arithmetic_of_shapes_that_fails_names_the_binding_and_the_expression(
     if exec_mode == "bytecode":
         assert "n (h[0]) = 5, set by argument x axis 0 (pc" in notes
         assert "k (h[2]) = 0, set by argument y axis 0 (pc" in notes
+
+
+def test_ranges_of_floats_that_only_the_run_knows() -> None:
+    module = from_source("""
+from relaxvm.script import ir as I, relax as R
+
+@I.ir_module
+class Module:
+    @R.function
+    def main(start: R.Prim("float32"), end: R.Prim("float32"), step: R.Prim("float32")):
+        return R.multiply(R.arange(start, end, step), R.const(2.0))
+""")
+    vm = relaxvm.VirtualMachine(relaxvm.build(module))
+    expected = np.arange(0.5, 3.0, 0.25, dtype="float32") * 2
+    np.testing.assert_array_equal(vm.main(0.5, 3.0, 0.25), expected)
+    assert vm.main(1.0, 0.0, 1.0).shape == (0,)
+    for bad in ((0.0, 1.0, 0.0), (0.0, float("inf"), 1.0), (0.0, float("nan"), 1.0)):
+        with pytest.raises(ValueError, match="arange: (step|end): expected"):
+            vm.main(*bad)

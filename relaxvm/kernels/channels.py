@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 
@@ -10,8 +10,8 @@ from ..messages import describe
 from ..pieces.cut import copy_pieces, pieces
 from ._arrays import copy_if_overlapping
 from ._kernel import kernel
-from .checks import WrongValue, check_out, native, working_dtype
-from .kinds import Axis, Floats, Int, Integers, Out, OutLike, Tensor, a_choice, an_int
+from .checks import WrongType, WrongValue, check_out, native, working_dtype
+from .kinds import Axis, Floats, Int, Integers, Numbers, Out, OutLike, Tensor, a_choice, an_int
 
 __all__: list[str] = []
 
@@ -37,9 +37,9 @@ def prelu(x: Floats, alpha: Floats, axis: Axis, out: OutLike) -> None:
 
 @kernel("nn.nll_loss")
 def nll_loss(
-    predictions: Floats,
+    predictions: Numbers,
     targets: Integers,
-    weights: Floats | None,
+    weights: Numbers | None,
     reduction: Reduction,
     ignore_index: Int,
     out: Out,
@@ -48,7 +48,8 @@ def nll_loss(
     predictions[batch, classes, ...], the logarithms of probabilities; targets[batch, ...] of
     integers; or predictions[classes] and one target; weights[classes], or None for ones.
     reduction: "none", or "sum" for the sum, or "mean" for the sum divided by that of the weights.
-    Targets that are ignore_index have the loss 0 and no weight."""
+    Targets that are ignore_index have the loss 0 and no weight.  predictions and weights are of one
+    data type; the sum of integers wraps around, and is divided towards 0."""
     ndim = predictions.ndim
     axis = 0 if ndim == 1 else 1
     if ndim < 1 or targets.shape != predictions.shape[:axis] + predictions.shape[axis + 1 :]:
@@ -59,12 +60,18 @@ def nll_loss(
     classes = predictions.shape[axis]
     if weights is not None and weights.shape != (classes,):
         raise WrongValue(f"weights: expected {classes} elements, got {describe(weights)}")
-    check_out(out, native(predictions.dtype), targets.shape if reduction == "none" else ())
-    working = working_dtype(native(predictions.dtype))
+    dtype = native(predictions.dtype)
+    if weights is not None and native(weights.dtype) != dtype:
+        raise WrongType(f"weights: expected {dtype}, as predictions, got {describe(weights)}")
+    check_out(out, dtype, targets.shape if reduction == "none" else ())
+    is_integer = dtype.kind in "iu"
+    working = np.dtype(np.int64) if is_integer else working_dtype(dtype)
     rows = np.moveaxis(copy_if_overlapping(predictions, out), axis, -1)
     targets = copy_if_overlapping(targets, out)
     factors = None if weights is None else weights.astype(working)
-    total, count = 0.0, 0.0
+    total: Any = 0 if is_integer else 0.0
+    count: Any = total
+    sums = np.int64 if is_integer else np.float64
     losses = out if reduction == "none" else targets
     for at, row, loss in pieces(targets, rows, losses):
         kept = at != ignore_index
@@ -83,13 +90,22 @@ def nll_loss(
         weight = kept.astype(working) if factors is None else kept * factors[index]
         part = np.where(kept, part * weight, part.dtype.type(0))
         if reduction == "none":
-            np.copyto(loss, part, casting="same_kind")
+            np.copyto(loss, part, casting="unsafe" if is_integer else "same_kind")
         else:
-            total += float(part.sum(dtype=np.float64))
-            count += float(weight.sum(dtype=np.float64))
-    if reduction != "none":
-        found = np.float64(total) / np.float64(count) if reduction == "mean" else np.float64(total)
-        np.copyto(out, found, casting="same_kind")
+            total += part.sum(dtype=sums).item()
+            count += weight.sum(dtype=sums).item()
+    if reduction == "none":
+        return
+    if is_integer:
+        if reduction == "mean" and count == 0:
+            raise WrongValue("the weights of the targets add up to 0")
+        found = total if reduction == "sum" else abs(total) // abs(count)
+        if reduction == "mean" and (total < 0) != (count < 0):
+            found = -found
+        np.copyto(out, np.array(found % 2**64, np.uint64), casting="unsafe")
+        return
+    mean = np.float64(total) / np.float64(count) if reduction == "mean" else np.float64(total)
+    np.copyto(out, mean, casting="same_kind")
 
 
 @kernel("nn.pixel_shuffle")

@@ -150,6 +150,9 @@ def arange(start: Scalar, end: Scalar, step: Scalar, dtype: DType) -> Type:
     The data type is int64, or float32 if one of the bounds is a float, unless one is given.  With
     one number, start is 0 and the number is end.
     """
+    bounds = (start, end, step)
+    if any(map(_is_float, bounds)) and None in map(_number, bounds):
+        return TensorType(dtype=dtype, ndim=1)
     return TensorType((arange_length(start, end, step),), dtype)
 
 

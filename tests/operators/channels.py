@@ -45,15 +45,18 @@ def nll_loss(
 ) -> Any:  # fmt: skip
     rows = np.moveaxis(predictions, min(1, predictions.ndim - 1), -1)
     losses = np.zeros(targets.shape, predictions.dtype)
-    count = np.longdouble(0)
+    is_integer = predictions.dtype.kind in "iu"
+    count = 0 if is_integer else np.longdouble(0)
     for at in np.ndindex(*targets.shape):
         target = int(targets[at])
         if target != ignore_index:
-            weight = np.longdouble(1) if weights is None else weights[target]
+            weight = type(count)(1) if weights is None else weights[target]
             losses[at] = -rows[at][target] * weight
             count += weight
     if reduction == "none":
         return losses
+    if is_integer and reduction == "mean":
+        return np.trunc(losses.sum() / count).astype(predictions.dtype)
     return losses.sum() if reduction == "sum" else losses.sum() / count
 
 
@@ -197,8 +200,10 @@ nn.nll_loss(x(3, 4, 2), i(3, 2), x(4), "none", 0)
     failures="""
 nn.nll_loss(f(2, 3), i(2)) | np.ones((2, 3), "f4"), np.array([1, 3]) | ValueError: nn.nll_loss:
     targets: expected classes in 0 to 2, or -100, got 1 to 3
+nn.nll_loss(i(2, 3), i(2), ignore_index=1) | np.ones((2, 3), "i8"), np.array([1, 1]) | ValueError:
+    nn.nll_loss: the weights of the targets add up to 0
 """,
-    dtypes="fhd",
+    dtypes="fhdi",
     ulps=MEANS,
     of_largest=True,
 )

@@ -14,6 +14,7 @@ from ..rules import (
     need_equal_dims,
     need_floats,
     need_integers,
+    need_numbers,
     need_rank,
     shape_text,
     without_shape_var,
@@ -60,16 +61,16 @@ def nll_loss(
     predictions[batch, classes, ...]: logarithms of probabilities; targets[batch, ...]: integers; or
     predictions[classes] and one target; weights[classes]: ones if not given.  With `reduction`
     "none", the result has the shape of targets; otherwise it is the sum, or the sum divided by that
-    of the weights.  Targets that are `ignore_index` do not count.
+    of the weights.  Targets that are `ignore_index` do not count.  Integers are divided as in C.
     """
-    floats = {"predictions": predictions}
+    numbers = {"predictions": predictions}
     if weights is not None:
-        floats["weights"] = weights
+        numbers["weights"] = weights
         need_rank(1, weights=weights)
-    need_floats(**floats)
+    need_numbers(**numbers)
     need_integers(targets=targets)
-    dtype = common_dtype(**floats)
-    vdevice = common_vdevice(**floats, targets=targets)
+    dtype = common_dtype(**numbers)
+    vdevice = common_vdevice(**numbers, targets=targets)
     ndim = predictions.ndim
     if ndim == 0:
         raise IllValued(f"predictions: expected a tensor of rank 1 or more, got {predictions}")
