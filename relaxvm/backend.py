@@ -12,6 +12,7 @@ from typing import Any
 from .compiler.build import build
 from .errors import RelaxVMError
 from .frontend.onnx import from_onnx
+from .transform.pipelines import get_pipeline
 from .vm.machine import VirtualMachine
 
 __all__ = ["Prepared", "is_compatible", "prepare", "run_model", "run_node", "supports_device"]
@@ -65,7 +66,8 @@ def prepare(model: Any, device: str = "CPU", **options: Any) -> Prepared:
         raise ValueError(f"prepare: device: expected 'CPU', got {device!r}")
     module = from_onnx(model)
     outputs = module["main"].attrs["output_names"]
-    return Prepared(VirtualMachine(build(module)), len(outputs))
+    pipeline = get_pipeline("model", round_halves=True)  # as the standard defines operators
+    return Prepared(VirtualMachine(build(module, relax_pipeline=pipeline)), len(outputs))
 
 
 def run_model(model: Any, inputs: Any, device: str = "CPU", **options: Any) -> tuple[Any, ...]:

@@ -1034,5 +1034,5 @@ class Module:
     np.testing.assert_array_equal(vm.main(0.5, 3.0, 0.25), expected)
     assert vm.main(1.0, 0.0, 1.0).shape == (0,)
     for bad in ((0.0, 1.0, 0.0), (0.0, float("inf"), 1.0), (0.0, float("nan"), 1.0)):
-        with pytest.raises(ValueError, match="arange: (step|end): expected"):
+        with pytest.raises(ValueError, match=r"arange: (step|end): expected"):
             vm.main(*bad)

@@ -21,6 +21,7 @@ from .call_tir_rewrite import *
 from .canonicalize_bindings import *
 from .combine_parallel_matmul import *
 from .compile_shape_functions import *
+from .compute_in_float32 import *
 from .compute_prim_value import *
 from .concat_in_place import *
 from .config import *

@@ -158,19 +158,26 @@ def zero_pipeline() -> Pass:
 
 
 @register_pipeline("model")
-def model_pipeline(*, precise: bool = False, keep_apart: bool = False) -> Pass:
-    """Optimize a model and lower it: what "zero" does, with normalizations folded into convolutions
-    and convolutions in blocks of channels, and then `LOWERING`.
+def model_pipeline(
+    *, precise: bool = False, keep_apart: bool = False, round_halves: bool = False
+) -> Pass:
+    """Optimize a model and lower it: what "zero" does, with float16 computed in float32,
+    normalizations folded into convolutions and convolutions in blocks of channels, and then
+    `LOWERING`.
 
     Args:
         precise: leave out what changes results by more than the order of sums does.
         keep_apart: plan memory for the dataflow executor, see `PlanMemory`.
+        round_halves: round what each operator of float16 computes, as the ONNX standard defines
+            it, instead of what is stored; see `ComputeInFloat32`.  `precise` does so, too.
 
     `build` takes this pipeline for models of other frontends.
     """
     from ..kernels.cpu import CPU, SETS
 
-    passes = [
+    # bfloat16 is rounded by each operator, as the ONNX standard defines it.
+    passes = [] if precise or round_halves else [transform.ComputeInFloat32(["float16"])]
+    passes += [
         transform.CanonicalizeBindings(),
         transform.EliminateCommonSubexpr(),
         transform.CanonicalizeBindings(),
