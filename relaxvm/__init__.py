@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from .core._threads import get_num_threads, set_num_threads
     from .deep import equal, show
     from .executable import FunctionInfo, VMExecutable
+    from .executable.combining import link
     from .executable.debug_info import DebugInfo, Span
     from .executable.exec_builder import ExecBuilder
     from .executable.loading import load, load_library, loads, parse_text
@@ -198,6 +199,7 @@ __all__ = [
     "graph",
     "ir",
     "isa",
+    "link",
     "list_funcs",
     "load",
     "load_kernels",
@@ -310,6 +312,7 @@ _HOME: Final = {
     "get_shape_of": "ir",
     "graph": "compiler.pictures",
     "list_funcs": "registry",
+    "link": "executable.combining",
     "load": "executable.loading",
     "load_kernels": "native.functions",
     "load_library": "executable.loading",

@@ -132,6 +132,7 @@ def _parser() -> argparse.ArgumentParser:
         debugging,
         drawing,
         experiments,
+        linking,
         look,
         run,
         serving,
@@ -156,8 +157,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"relaxvm {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     modules = (
-        run, debugging, look, assemble, compiling, comparing, drawing, experiments, check_models,
-        check, cache, serving, completion,
+        run, debugging, look, assemble, linking, compiling, comparing, drawing, experiments,
+        check_models, check, cache, serving, completion,
     )  # fmt: skip
     for group_of_commands in modules:
         group_of_commands.add_commands(commands, common)
