@@ -21,8 +21,6 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
 from ..errors import RelaxVMError, did_you_mean
 from ..executable import VMExecutable
 from ..executable.file_kinds import HEAD_BYTES, kind_of
@@ -34,6 +32,7 @@ from ..vm.machine import VirtualMachine
 from ..vm.program_cache import compile_file
 from .interface import Interface
 from .scheduling import Scheduler, Share
+from .weights import SharedWeights, nbytes_of
 
 __all__ = [
     "Model",
@@ -251,6 +250,7 @@ class Repository:
         self._models: dict[str, dict[str, Model]] = {}
         self._wrong: dict[str, ModelError] = {}
         self._executables: dict[tuple[Any, ...], VMExecutable] = {}
+        self._weights = SharedWeights()
         self._scan()
         for error in self._wrong.values():
             raise error
@@ -435,7 +435,8 @@ class Repository:
     @property
     def nbytes(self) -> int:
         """The bytes of the weights of all loaded models; weights that they share count once."""
-        return sum({id(m.vm.executable): m.nbytes for m in self if m.is_loaded}.values())
+        loaded = {id(m.vm.executable): m.vm.executable for m in self if m.is_loaded}
+        return len(loaded) * _MACHINE_BYTES + nbytes_of(loaded.values())
 
     def _load(self, model: Model) -> None:
         with model._lock:  # others wait for the one that loads it
@@ -444,6 +445,7 @@ class Repository:
             begun = time.perf_counter()
             try:
                 key, executable = self._executable(model)
+                executable = self._weights.of(executable)
                 vm = _machine(executable, model.options)
                 interface = Interface.of(executable, model.options.function)
                 if model.options.batch > 1:
@@ -457,7 +459,7 @@ class Repository:
             with self._lock:
                 self._executables[key] = executable
                 model._vm, model._interface = vm, interface
-                model._bytes = _nbytes(executable)
+                model._bytes = _MACHINE_BYTES + nbytes_of([executable])
                 model._users += 1
                 model._last_use = time.monotonic()
                 model.reason = ""
@@ -496,6 +498,7 @@ class Repository:
         for key, executable in list(self._executables.items()):
             if id(executable) not in in_use:
                 del self._executables[key]
+        self._weights.forget()
 
     def _make_room(self) -> None:
         """Unload what was not used for the longest time, if there is too much."""
@@ -587,11 +590,6 @@ def _stamp(path: Path) -> tuple[int, ...]:
     """Tells a file from others, and from what it was before."""
     status = path.stat()
     return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
-
-
-def _nbytes(executable: VMExecutable) -> int:
-    arrays = [each for each in executable.constants if isinstance(each, np.ndarray)]
-    return _MACHINE_BYTES + sum(array.nbytes for array in arrays)
 
 
 def _read_options(path: Path, base: ModelOptions) -> ModelOptions:

@@ -346,3 +346,46 @@ def test_results_that_share_parts_are_refused_in_time() -> None:
         Interface.of(programs.shapes(), "main").named(value)
     with pytest.raises(NotServableError, match=r"output_0 is .*neither tensor"):
         Interface.of(programs.shapes(), "main").named((object(),))
+
+
+def test_equal_weights_of_different_files_are_in_memory_once(
+    tmp_path: Path, scheduler: Scheduler
+) -> None:
+    weights = np.random.default_rng(0).random((100, 200))
+    other = weights.copy()
+    other[50, 50] += 1
+
+    def save(name: str, *arrays: np.ndarray) -> None:
+        eb = ExecBuilder()
+        with eb.function("main", num_inputs=1):
+            for number, array in enumerate(arrays):
+                constant = eb.convert_constant(array)
+                eb.emit_call("vm.builtin.copy", args=[constant], dst=eb.r(1 + number))
+            args = [eb.r(1 + number) for number in range(len(arrays))]
+            eb.emit_call("vm.builtin.make_tuple", args=args, dst=eb.r(10))
+            eb.emit_ret(eb.r(10))
+        eb.get().save(tmp_path / f"{name}.vmexec")
+
+    save("a", weights)
+    save("b", weights, other)
+    save("c", weights)
+    repository = Repository([tmp_path], scheduler)
+    with repository.use("a") as a, repository.use("b") as b, repository.use("c") as c:
+        arrays = [
+            [each for each in model.vm.executable.constants if isinstance(each, np.ndarray)]
+            for model in (a, b, c)
+        ]
+        assert arrays[0][0] is arrays[1][0] is arrays[2][0]
+        np.testing.assert_array_equal(arrays[1][1], other)
+        assert repository.nbytes < 2 * weights.nbytes + 3 * (64 << 10) + 1000
+        one = np.zeros(1)
+        np.testing.assert_array_equal(b.vm["main"](one)[0], weights)
+    for name in ("a", "c"):
+        repository.unload(name)
+    with repository.use("b") as b:
+        np.testing.assert_array_equal(b.vm["main"](one)[0], weights)
+    repository.unload("b")
+    assert repository.nbytes == 0
+    assert not repository._weights._known or all(
+        ref() is not None for refs in repository._weights._known.values() for ref in refs
+    )
