@@ -419,3 +419,20 @@ def test_the_kernel_refuses(changed: Any, message: str) -> None:
     run = relaxvm.get_func("relaxvm.kernel.tree_ensemble")
     with pytest.raises(ValueError, match=re.escape(f"tree_ensemble: {message}")):
         run(*trees(**changed))
+
+
+def test_labels_of_the_first_version() -> None:
+    """The numbers are places in a list; opset 1 of ai.onnx.ml, which converters still write."""
+
+    def run(x: Any, **attributes: Any) -> Any:
+        model = model_of("LabelEncoder", {"x": x}, version=1, **attributes)
+        return VirtualMachine(build(from_onnx(model)))["main"](x)
+
+    texts = np.array(["b", "é", "z"], object)
+    places = run(texts, classes_strings=["a", "b", "é"], default_int64=7)
+    assert places.dtype == np.int64
+    assert places.tolist() == [1, 2, 7]
+    names = run(np.array([[2, 0], [3, -1]]), classes_strings=["a", "b", "é"], default_string="?")
+    assert names.tolist() == [["é", "a"], ["?", "?"]]
+    with pytest.raises(RelaxVMError, match="expected classes_strings"):
+        run(np.array([1]))

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import relaxvm.contrib.onnxruntime as ours
+from relaxvm.cli import main as command
 
 FLOAT = TensorProto.FLOAT
 X = np.ones((2, 4), "f4")
@@ -428,3 +430,68 @@ def test_bound_memory_gets_the_result() -> None:
     session.run_with_iobinding(binding)
     assert binding.get_outputs()[1].data_ptr() == address
     np.testing.assert_array_equal(target.numpy()[0, -1], x[0, 0])
+
+
+# Maps
+
+
+def model_of_map(op_type: str, key: int, **attributes: Any) -> bytes:
+    kind = onnx.TypeProto()
+    kind.map_type.key_type = key
+    kind.map_type.value_type.CopyFrom(helper.make_tensor_type_proto(FLOAT, []))
+    node = helper.make_node(op_type, ["m"], ["y"], domain="ai.onnx.ml", **attributes)
+    graph = helper.make_graph(
+        [node], "g", [helper.make_value_info("m", kind)], [info("y", [1, None])]
+    )
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 1)]
+    data: bytes = helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
+    return data
+
+
+def test_maps_are_inputs() -> None:
+    """The expected arrays are those of onnxruntime 1.32."""
+    names = ours.InferenceSession(
+        model_of_map("DictVectorizer", TensorProto.STRING, string_vocabulary=["a", "b", "c"])
+    )
+    assert names.get_inputs()[0].type == "map(string,tensor(float))"
+    (y,) = names.run(None, {"m": {"a": 1.0, "c": np.float32(3)}})
+    np.testing.assert_array_equal(y, np.array([[1, 0, 3]], "f4"))
+    places = ours.InferenceSession(
+        model_of_map("CastMap", TensorProto.INT64, cast_to="TO_FLOAT")
+    )
+    (y,) = places.run(None, {"m": {0: 1.0, np.int64(2): 3}})
+    np.testing.assert_array_equal(y, np.array([[1, 3]], "f4"))
+    for session, wrong in ((names, {1: 1.0}), (names, {"a": "b"}), (places, {"a": 1.0})):
+        with pytest.raises(RuntimeError, match=r"Unexpected (key|value) type .* of map input m"):
+            session.run(None, {"m": wrong})
+
+
+def test_maps_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "map.onnx"
+    path.write_bytes(model_of_map("CastMap", TensorProto.INT64, cast_to="TO_FLOAT"))
+    assert command(["run", str(path), "--arg", 'm={"0": 1.5, "2": 2}']) == 0
+    assert "[[1.5, 2]]" in capsys.readouterr().out
+    assert command(["run", str(path), "--random"]) == 0
+    assert "float32[1, 3]" in capsys.readouterr().out
+    assert command(["run", str(path), "--arg", 'm={"a": 1.5}']) != 0
+    assert "expected integers as keys, got ['a']" in capsys.readouterr().err
+
+
+def test_maps_are_results_on_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node = helper.make_node("ZipMap", ["x"], ["z"], domain="ai.onnx.ml", classlabels_int64s=[3, 9])
+    graph = helper.make_graph([node], "g", [info("x", ["n", 2])],
+                              [helper.make_empty_tensor_value_info("z")])  # fmt: skip
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 1)]
+    path, out = tmp_path / "zip.onnx", tmp_path / "z.npz"
+    path.write_bytes(
+        helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
+    )
+    np.savez(tmp_path / "x.npz", x=np.array([[0.25, 0.75]], "f4"))
+    options = ["--input", str(tmp_path / "x.npz"), "--output", str(out)]
+    assert command(["run", str(path), *options]) == 0
+    assert "z.0  dict  {3: 0.25, 9: 0.75}" in capsys.readouterr().out
+    with np.load(out) as found:
+        assert found["z.0.keys"].tolist() == [3, 9]
+        assert found["z.0.values"].tolist() == [0.25, 0.75]

@@ -9,7 +9,6 @@ import numpy as np
 
 from ..errors import BugError, FormatError, LimitError, MissingExtraError, RelaxVMError
 from ..limits import Limits
-from ..vm.entry_checks import params_of
 from .console import Console
 from .exits import CommandError, Exit, UsageError, read_error
 from .files import limits_of
@@ -71,9 +70,7 @@ def _programs(args: argparse.Namespace, console: Console) -> int:
     from ..observe.compare import compare
 
     vm, info = make_vm(args, console)
-    inputs = gather_inputs(
-        args, params_of(vm.executable, info), console, vm.executable.names_of(info.name).inputs
-    )
+    inputs = gather_inputs(args, vm.executable, info, console)
     args.file, args.function = args.second, info.name
     other, _ = make_vm(args, console)
     with console.progress(f"comparing {info.name}"):
@@ -89,8 +86,7 @@ def _run(args: argparse.Namespace, console: Console, limits: Limits) -> int:
 
     executable = executable_of(args.file, limits)
     (info,) = [each for each in executable.functions if each.name == "main"]
-    names = executable.names_of("main").inputs
-    given = gather_inputs(args, params_of(executable, info), console, names)
+    given = gather_inputs(args, executable, info, console)
     inputs = [np.asarray(each) for each in given]
     count = len(values_of(args.file, limits))
     rows, same, largest = [], 0, 0.0

@@ -8,7 +8,6 @@ from typing import Any
 
 from ..observe.debugger import Debugger
 from ..observe.debugger_prompt import Prompt, history
-from ..vm.entry_checks import params_of
 from .console import Console
 from .exits import Exit, UsageError
 from .inputs import gather_inputs
@@ -39,9 +38,7 @@ def _debug(args: argparse.Namespace, console: Console) -> int:
     executable = vm.executable
 
     def inputs(name: str) -> list[Any]:
-        chosen = executable.function(name)
-        return gather_inputs(args, params_of(executable, chosen), console,
-                             executable.names_of(name).inputs)  # fmt: skip
+        return gather_inputs(args, executable, executable.function(name), console)
 
     stdin = None if sys.stdin.isatty() else sys.stdin
     prompt = Prompt(Debugger(vm), inputs, console.text, stdin)

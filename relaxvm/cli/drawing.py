@@ -6,7 +6,6 @@ import argparse
 from typing import Any
 
 from ..errors import did_you_mean
-from ..vm.entry_checks import params_of
 from .console import Console
 from .exits import CommandError, Exit, UsageError, write_error
 from .inputs import gather_inputs
@@ -41,10 +40,8 @@ def _graph(args: argparse.Namespace, console: Console) -> int:
         raise UsageError(f"--output {args.output}: expected a name that ends with one of "
                          f"{', '.join(_SUFFIXES)}{did_you_mean(args.output, _SUFFIXES)}")
     vm, info = make_vm(args, console)
-    specs = params_of(vm.executable, info)
-    names = vm.executable.names_of(info.name).inputs
-    given = args.random or args.input or args.arg or args.shape or not specs
-    inputs = gather_inputs(args, specs, console, names) if given else None
+    given = args.random or args.input or args.arg or args.shape or not info.num_args
+    inputs = gather_inputs(args, vm.executable, info, console) if given else None
     picture: Any
     if args.memory:
         picture = memory_plan(vm, info.name, *(inputs or ()))

@@ -9,7 +9,6 @@ from typing import Any
 from ..errors import RelaxVMError
 from ..observe.compare import Tolerance
 from ..vm import VirtualMachine
-from ..vm.entry_checks import params_of
 from .arrays import replacing
 from .compiling import read_module
 from .console import Console
@@ -164,6 +163,4 @@ def _inputs(mod: Any, args: argparse.Namespace, console: Console) -> Sequence[An
     except Exception:  # this is what is looked for
         return [None] * len(mod["main"].params)
     vm = VirtualMachine(executable)
-    info = vm.executable.function("main")
-    names = vm.executable.names_of("main").inputs
-    return gather_inputs(args, params_of(vm.executable, info), console, names)
+    return gather_inputs(args, vm.executable, vm.executable.function("main"), console)

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from ..dtypes import as_dtype
 from ..errors import did_you_mean
+from ..executable import FunctionInfo, VMExecutable
 from ..values import Shape
-from ..vm.entry_checks import ParamSpec, Symbol
+from ..vm.entry_checks import ParamSpec, Symbol, params_of
 from .arrays import open_arrays
 from .console import Console
 from .exits import UsageError
@@ -37,7 +38,8 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     group.add_argument(
         "--arg", metavar="NAME=VALUE", action="append", default=[],
-        help='a value in JSON: n=5, flag=true, s=[2,3] (a shape), name=\\"text\\", x=null',
+        help='a value in JSON: n=5, flag=true, s=[2,3] (a shape), name=\\"text\\", x=null, '
+        'm={\\"a\\": 0.5} (a map)',
     )  # fmt: skip
     group.add_argument("--random", action="store_true",
                        help="random values for parameters without a value")  # fmt: skip
@@ -51,23 +53,28 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def gather_inputs(
-    args: argparse.Namespace,
-    specs: Sequence[ParamSpec],
-    console: Console,
-    others: Sequence[str] = (),
+    args: argparse.Namespace, executable: VMExecutable, info: FunctionInfo, console: Console
 ) -> list[Any]:
-    """Return one value per parameter.
+    """Return one value per parameter of a function.
+
+    The names that parameters have in the model of the program are accepted, too.
 
     Args:
         args: the options of `add_input_arguments`.
-        specs: the parameters.
+        executable, info: the program and the function.
         console: for notes.
-        others: the names of the parameters in the model of the program, which are accepted, too.
 
     Raises:
         UsageError: names, values and parameters do not fit, or values are missing.
         CommandError: a file cannot be read.
     """
+    specs = params_of(executable, info)
+    others = executable.names_of(info.name).inputs
+    if executable.model is not None:
+        types = {value.name: value.type for value in executable.model.inputs}
+        for spec, name in zip(specs, others, strict=False):
+            if spec.kind == "any":
+                spec.kind = types.get(name) or spec.kind
     given = _NamedValues(specs, others)
     for option in args.input:
         _read_input(option, given, console)
@@ -207,6 +214,16 @@ def _fit(value: Any, spec: ParamSpec) -> Any:
             return np.array(value, spec.dtype)
         except (OverflowError, TypeError, ValueError) as error:
             raise UsageError(f"--arg {spec.name} ({spec}): {error}") from error
+    if isinstance(value, dict) and spec.kind != "any" and not spec.kind.startswith("map("):
+        raise UsageError(f"--arg {spec.name}: expected a number, true, false, null, text or a "
+                         f"list, got an object")  # fmt: skip
+    if isinstance(value, dict) and spec.kind.startswith("map(int64,"):
+        try:
+            return {int(key): each for key, each in value.items()}  # JSON has texts alone as keys
+        except ValueError:
+            raise UsageError(
+                f"--arg {spec.name} ({spec}): expected integers as keys, got {[*value][:3]}"
+            ) from None
     if not isinstance(value, np.ndarray):
         return value
     if value.dtype.kind == "U" and value.ndim == 0:
@@ -248,7 +265,21 @@ class _RandomValues:
             if spec.dims is not None:
                 return self._shape(spec)[0]
             return _random_array(generator, (), spec.dtype or np.dtype(np.int64), spec.name).item()
-        hint = "--shape NAME=DIMS:DTYPE or --arg NAME=VALUE" if spec.kind == "any" else "--arg"
+        if spec.kind.startswith("map("):
+            keys: Sequence[Any] = range(3) if spec.kind.startswith("map(int64,") else "abc"
+            if "tensor(string)" in spec.kind:
+                return {key: f"text {i}" for i, key in enumerate(keys)}
+            numbers = generator.standard_normal(3)
+            is_real = "tensor(float)" in spec.kind or "tensor(double)" in spec.kind
+            return {
+                key: float(each) if is_real else int(abs(each) * _RANDOM_INTEGERS)
+                for key, each in zip(keys, numbers, strict=True)
+            }
+        hint = "--arg"
+        if spec.kind.startswith("seq("):
+            hint = f"--shape {spec.name}.0=2,3:float32 and so on, an option for each item"
+        elif spec.kind == "any" or spec.kind.startswith("optional("):
+            hint = "--shape NAME=DIMS:DTYPE or --arg NAME=VALUE"
         raise UsageError(f"--random: the code does not determine what {spec.name} ({spec}) is; "
                          f"set it with {hint}")
 
@@ -307,13 +338,12 @@ def _json_value(name: str, text: str) -> Any:
         return _from_json(name, json.loads(text))
     except (ValueError, RecursionError):
         raise UsageError(f"--arg {name}: expected a JSON value (a number, true, false, null, "
-                         f'"text" or a list), got {text[:40]!r}') from None
+                         f'"text", a list or an object), got {text[:40]!r}') from None
 
 
 def _from_json(name: str, value: Any) -> Any:
     if isinstance(value, dict):
-        raise UsageError(f"--arg {name}: expected a number, true, false, null, text or a list, "
-                         f"got an object")
+        return {key: _from_json(name, each) for key, each in value.items()}
     if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
         raise UsageError(f"--arg {name}: {value} does not fit 64 bits")
     if not isinstance(value, list):

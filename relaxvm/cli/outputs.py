@@ -57,8 +57,8 @@ def to_arrays(
 ) -> tuple[dict[str, NDArray[Any]], list[str]]:
     """Return the leaves of a result as arrays, and the names of those that cannot be arrays.
 
-    Numbers and text become 0-d arrays, shapes int64 vectors; None, closures and other objects are
-    left out.
+    Numbers and text become 0-d arrays, shapes int64 vectors, maps two vectors; None, closures and
+    other objects are left out.
     """
     arrays, left_out = {}, []
     for name, leaf in flatten(value, names):
@@ -66,6 +66,9 @@ def to_arrays(
             arrays[name] = np.array(leaf, np.int64)
         elif isinstance(leaf, (np.ndarray, bool, int, float, str)):
             arrays[name] = np.asarray(leaf)
+        elif isinstance(leaf, dict):  # a map of ONNX
+            arrays[f"{name}.keys"] = np.array([*leaf])
+            arrays[f"{name}.values"] = np.array([*leaf.values()])
         else:
             left_out.append(name)
     return arrays, left_out

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from ..vm.entry_checks import params_of
 from .arrays import replacing, write_npz
 from .checkpoints import checked_interval, checkpointed, resumed
 from .console import Console
@@ -87,9 +86,7 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     if args.every is not None and args.checkpoint is None:
         raise UsageError("--every: expected --checkpoint PATH beside it")
     vm, info = make_vm(args, console)
-    inputs = gather_inputs(
-        args, params_of(vm.executable, info), console, vm.executable.names_of(info.name).inputs
-    )
+    inputs = gather_inputs(args, vm.executable, info, console)
     function = vm[info.name]
     if args.checkpoint is not None:
         if args.repeat > 1 or args.profile or args.trace:
@@ -179,9 +176,7 @@ def _bench(args: argparse.Namespace, console: Console) -> int:
     if args.suite is not None:
         return run_suite(args, console)
     vm, info = make_vm(args, console)
-    inputs = gather_inputs(
-        args, params_of(vm.executable, info), console, vm.executable.names_of(info.name).inputs
-    )
+    inputs = gather_inputs(args, vm.executable, info, console)
     function = vm[info.name]
     with running(info.name), console.progress(f"timing {info.name}", args.rounds) as progress:
         number = args.number or _calls_per_round(function, inputs)

@@ -26,6 +26,10 @@ def summarize(name: str, value: Any) -> dict[str, Any]:
         summary["value"] = list(value)
     elif isinstance(value, (bool, int, float, str)):
         summary["value"] = value
+    elif type(value) is dict and len(value) <= _SHOWN_VALUES and all(
+        isinstance(each, (bool, int, float, str)) for pair in value.items() for each in pair
+    ):
+        summary["text"] = f"dict  {value}"  # a map of ONNX
     else:
         summary["text"] = describe(value)
     return summary

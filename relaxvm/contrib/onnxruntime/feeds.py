@@ -46,11 +46,37 @@ def converted(value: Any, expected: ValueInfo) -> Any:
             inner = ValueInfo(expected.name, _inner(expected.type))
             return [converted_element(each, inner) for each in value]
         return np.array(value, dtype_of_type(expected.type))
+    if isinstance(value, dict) and expected.type.startswith("map("):
+        return _converted_map(value, expected)
     if value is None and expected.type.startswith("optional("):
         return None
     if value is None:
         raise status(Fail, f"Missing Input: {expected.name}")
     raise RuntimeError(f"Unable to handle object of type {type(value)}")
+
+
+def _converted_map(value: dict[Any, Any], expected: ValueInfo) -> dict[Any, Any]:
+    """Return a map with its numbers as the numbers of Python.
+
+    Raises:
+        RuntimeError: a key or a value is of another type than the model's.
+    """
+    key, _, rest = expected.type.removeprefix("map(").partition(",")
+    kinds: dict[str, Any] = {"string": str, "int64": (int, np.integer)}
+    is_text = rest.startswith("tensor(string)")
+    taken: Any = str if is_text else (int, float, np.integer, np.floating)
+    for each, number in value.items():
+        for name, found, kind in (("key", each, kinds[key]), ("value", number, taken)):
+            if not isinstance(found, kind) or isinstance(found, bool):
+                raise RuntimeError(
+                    f"Unexpected {name} type {type(found)} of map input {expected.name}, expected: "
+                    f"({expected.type})"
+                )
+    numbers = value if is_text else {
+        each: number.item() if isinstance(number, np.generic) else number
+        for each, number in value.items()
+    }  # fmt: skip
+    return numbers if key == "string" else {int(each): number for each, number in numbers.items()}
 
 
 def converted_element(value: Any, expected: ValueInfo) -> Any:

@@ -171,6 +171,30 @@ def one_hot_encoder(
     return g.op("astype", codes, "float32")
 
 
+@onnx("LabelEncoder", since=1, domain=ML)
+def label_encoder_of_classes(
+    g: Graph,
+    x: Value,
+    *,
+    classes_strings: list[str] | None = None,
+    default_int64: int = -1,
+    default_string: str = "_Unused",
+) -> Expr | Value:
+    """The place of each string in a list, or the string at each place; a default for others."""
+    classes = classes_strings or []
+    if not classes:
+        raise Problem("expected classes_strings")
+    places = list(range(len(classes)))
+    if x.dtype == "str":
+        # Of equal strings the last one counts, as in version 2.
+        return label_encoder(
+            g, x, keys_strings=classes, values_int64s=places, default_int64=default_int64
+        )
+    return label_encoder(
+        g, x, keys_int64s=places, values_strings=classes, default_string=default_string
+    )
+
+
 @onnx("LabelEncoder", since=2, domain=ML)
 def label_encoder(
     g: Graph,
