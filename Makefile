@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: build test lint bench docs debug asan tsan fuzz clean
+.PHONY: build test lint bench docs debug asan tsan fuzz exhaustive clean
 
 build: $(READY)
 	$(BIN)/python setup.py -q build_ext --inplace
@@ -42,6 +42,10 @@ tsan: $(READY)
 
 # A million mutants of each kind of file: hours. FUZZ="--count 10000 --kind json" is a shorter one.
 FUZZ ?= --kind all --count 1000000 --seed 0
+# Functions of elements over all numbers of float32, some minutes for each.
+exhaustive: build
+	$(BIN)/python -m tests.exhaustive
+
 fuzz: build
 	$(BIN)/python -m tests.fuzz $(FUZZ)
 

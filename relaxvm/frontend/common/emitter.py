@@ -164,6 +164,10 @@ class Emitter:
         call = CONSTRUCTORS[name](*map(self._argument, args), **attrs)
         return _evaluated(call) or self.emit(call)
 
+    def op_of_constants(self, name: str, *args: Any, **attrs: Any) -> Var:
+        """As `op`, but a variable also where all operands are known: passes look at them."""
+        return self.emit(CONSTRUCTORS[name](*map(self._argument, args), **attrs))
+
     def _argument(self, arg: Any) -> Any:
         if isinstance(arg, (Value, np.ndarray)):
             return self.expr(arg)

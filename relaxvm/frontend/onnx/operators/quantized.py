@@ -216,7 +216,10 @@ def dequantized(
     wide: Any = as_float(g, x)
     if has_offset:
         wide = g.op("subtract", wide, as_float(g, zero_point))
-    found = g.op("multiply", wide, as_float(g, scale))
+    is_matrix = x.dtype in ("int8", "uint8") and x.constant() is not None and x.ndim >= 2
+    # FoldQuantization looks for integers that are multiplied by scales.
+    multiply = g.op_of_constants if is_matrix else g.op
+    found = multiply("multiply", wide, as_float(g, scale))
     return converted(g, Value(found), dtype or scale.dtype or "float32")
 
 
