@@ -52,6 +52,12 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
     make.add_argument("--target", metavar="NAME", help="llvm, c or cpu: all are the CPU")
     make.add_argument("--exec-mode", choices=("bytecode", "compiled"), default="bytecode",
                       help="compiled: functions become Python (default bytecode)")  # fmt: skip
+    make.add_argument("--precise", action="store_true",
+                      help="leave out of models what changes results by more than the order of "
+                      "sums")  # fmt: skip
+    make.add_argument("--memory", choices=("default", "low"), default="default",
+                      help="low: leave out of models what takes more memory to be faster "
+                      "(default: default)")  # fmt: skip
     make.add_argument("--pipeline", metavar="NAME", default="default",
                       help="the passes that lower the program (default: default); none for a "
                       "program that is already lowered")  # fmt: skip
@@ -141,16 +147,22 @@ def _build(
     from ..transform.instruments import DumpIR
     from ..transform.pipelines import get_pipeline
 
-    pipeline = None
+    pipeline: str | None = None
     if args.pipeline != "none":
         try:
-            pipeline = get_pipeline(args.pipeline)
+            get_pipeline(args.pipeline)
         except ValueError as error:
             raise UsageError(f"--pipeline {args.pipeline}: {error}") from error
+        pipeline = args.pipeline  # "default" is another one for models
+    settings = args.precise or args.memory != "default"
+    if settings and args.pipeline not in ("default", "dataflow"):
+        raise UsageError("--precise and --memory: for the pipelines default and dataflow, got "
+                         f"--pipeline {args.pipeline}")  # fmt: skip
     instruments = [] if args.dump_ir is None else [DumpIR(args.dump_ir)]
     try:
         with PassContext(instruments=instruments):
-            return build(mod, args.target, params, pipeline, args.exec_mode, limits=limits)
+            return build(mod, args.target, params, pipeline, args.exec_mode, limits=limits,
+                         precise=args.precise, memory=args.memory)  # fmt: skip
     except BUILD_ERRORS as error:
         raise CommandError(f"{args.script}: {type(error).__name__}: {error}") from error
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from .. import transform
 from ..analysis import well_formed
@@ -23,7 +23,7 @@ from ..parameters import lists_parameters
 from ..tir import PrimFunc
 from ..transform import Pass
 from ..transform.pass_infra import PassContext
-from ..transform.pipelines import get_pipeline, registered_pipelines
+from ..transform.pipelines import MEMORY, get_pipeline, registered_pipelines
 from ..transform.run_codegen import EXTERNAL_MODS
 from ..values import Shape
 from ..vm.limited import run_limited
@@ -43,6 +43,8 @@ __all__ = [
 
 EXEC_MODES: Final = ("bytecode", "compiled")
 _PACKAGE: Final = __name__.partition(".")[0] + "."
+_OF_MODELS: Final = ("default", "dataflow")
+"""Pipelines that are others for models."""
 _TARGETS: Final = ("llvm", "c", "cpu")
 
 
@@ -55,6 +57,8 @@ def compile(  # noqa: A001  (TVM's name)
     *,
     limits: Limits | None = None,
     entry: str | None = None,
+    precise: bool = False,
+    memory: str = "default",
     **options: Any,
 ) -> VMExecutable:
     """Compile a program of any kind, as `relaxvm.compile` does for what is not on disk: see
@@ -64,7 +68,8 @@ def compile(  # noqa: A001  (TVM's name)
         mod, values = read_program(
             program, params, limits=limits, entry=entry, options=options
         )
-        return _checked(mod, target, values, relax_pipeline, exec_mode, limits)
+        pipeline = _with_settings(relax_pipeline, precise, memory)
+        return _checked(mod, target, values, pipeline, exec_mode, limits)
 
     return run_limited(work, limits, "compile")
 
@@ -78,6 +83,8 @@ def build(
     exec_mode: str = "bytecode",
     *,
     limits: Limits | None = None,
+    precise: bool = False,
+    memory: str = "default",
 ) -> VMExecutable:
     """Compile a program.
 
@@ -94,6 +101,11 @@ def build(
         exec_mode: "bytecode", or "compiled" for functions that a VM compiles to native code.
         limits: bounds for a program of unknown origin: its `functions`, the `wall_time` of the
             compilation, and its memory, `live_bytes` and `alloc_bytes`.
+        precise: leave out of models what changes results by more than the order of sums:
+            Winograd's method, approximated functions, formulas that are put together, quantization
+            that is folded.
+        memory: "low" leaves out of models what takes more memory to be faster: Winograd's method,
+            whose weights take four times as much.
 
     PrimFuncs are compiled by the system's C compiler; if there is none, they become Python.  Shape
     functions become programs for ``relaxvm.builtin.compute_shape``.
@@ -110,7 +122,8 @@ def build(
 
     def work() -> VMExecutable:
         program, values = read_program(mod, params, limits=limits)
-        return _checked(program, target, values, relax_pipeline, exec_mode, limits)
+        pipeline = _with_settings(relax_pipeline, precise, memory)
+        return _checked(program, target, values, pipeline, exec_mode, limits)
 
     return run_limited(work, limits, "build")
 
@@ -145,7 +158,7 @@ def _checked(
     program: Any,
     target: Any,
     values: Any,
-    relax_pipeline: str | Pass | None,
+    relax_pipeline: str | Pass | _Settings | None,
     exec_mode: str,
     limits: Limits | None,
 ) -> VMExecutable:
@@ -162,7 +175,7 @@ def _build(
     mod: Any,
     target: Any,
     params: Mapping[str, Any] | None,
-    relax_pipeline: str | Pass | None,
+    relax_pipeline: str | Pass | _Settings | None,
     exec_mode: str,
 ) -> VMExecutable:
     mod = _as_module(mod)
@@ -175,7 +188,9 @@ def _build(
     if params:
         mod = transform.BindParams("main", dict(params))(mod)
     if isinstance(relax_pipeline, str):
-        relax_pipeline = _pipeline(relax_pipeline, is_model=bool(names) or info is not None)
+        relax_pipeline = _Settings(relax_pipeline)
+    if isinstance(relax_pipeline, _Settings):
+        relax_pipeline = relax_pipeline.pipeline(is_model=bool(names) or info is not None)
     if relax_pipeline is not None:
         if not callable(relax_pipeline):
             raise TypeError(
@@ -198,10 +213,41 @@ def _build(
     return executable
 
 
-def _pipeline(name: str, *, is_model: bool) -> Pass:
-    if is_model and name in ("default", "dataflow"):
-        return get_pipeline("model", keep_apart=name == "dataflow")
-    return get_pipeline(name)
+class _Settings(NamedTuple):
+    """A pipeline by its name, with settings for models."""
+
+    name: str
+    precise: bool = False
+    memory: str = "default"
+
+    def pipeline(self, *, is_model: bool) -> Pass:
+        if is_model and self.name in _OF_MODELS:
+            keep_apart = self.name == "dataflow"
+            return get_pipeline(
+                "model", precise=self.precise, memory=self.memory, keep_apart=keep_apart
+            )
+        return get_pipeline(self.name)
+
+
+def _with_settings(relax_pipeline: Any, precise: bool, memory: str) -> Any:
+    """A pipeline with settings for models.
+
+    Raises:
+        ValueError: `memory` is unknown, or the pipeline has no such settings.
+    """
+    if memory not in MEMORY:
+        raise ValueError(f"memory: expected one of {', '.join(MEMORY)}, got {memory!r}")
+    if not isinstance(precise, bool):
+        raise TypeError(f"precise: expected a bool, got {type(precise).__name__}")
+    if precise or memory != "default":
+        if relax_pipeline not in _OF_MODELS:
+            raise ValueError(
+                f"precise and memory are for the pipelines {' and '.join(_OF_MODELS)}, got "
+                f'{relax_pipeline!r}; for others: relaxvm.get_pipeline("model", precise=..., '
+                "memory=...)"
+            )
+        return _Settings(relax_pipeline, precise, memory)
+    return relax_pipeline
 
 
 def _with_external(executable: VMExecutable, modules: Iterable[Any]) -> VMExecutable:

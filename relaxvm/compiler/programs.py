@@ -129,7 +129,8 @@ def read_program(
     return from_text(text, params, limits=limits), None
 
 
-_OWN: Final = ("target", "params", "relax_pipeline", "exec_mode", "limits", "entry", "cache")
+_OWN: Final = ("target", "params", "relax_pipeline", "exec_mode", "limits", "entry", "cache",
+               "precise", "memory")  # fmt: skip
 """Arguments of `relaxvm.compile` for programs of all kinds."""
 
 

@@ -131,9 +131,10 @@ class _Blocker(ExprMutator):
     """Rewrites a function from its beginning to its end.  A value may be there as the program has
     it, in blocks of channels, or both; the other form is made where it is needed."""
 
-    def __init__(self, func: Function, *, precise: bool) -> None:
+    def __init__(self, func: Function, *, precise: bool, winograd: bool) -> None:
         super().__init__()
         self._precise = precise
+        self._winograd = winograd and not precise
         self._uses = uses_of(func)
         self._only_first = _only_first(func, self._uses)
         self._blocks: dict[Var, Expr] = {}
@@ -457,7 +458,7 @@ class _Blocker(ExprMutator):
         elif outputs < _FEWEST_OUTPUTS and not is_blocked and window == [1, 1]:
             return False
         elif (
-            not self._precise
+            self._winograd
             and (groups, window) == (1, [3, 3])
             and not _are_whole(weight)
             and _suits_winograd(var.ty, steps, outputs, channels)
@@ -1245,7 +1246,7 @@ def _is_float32(number: float) -> bool:
         ))  # fmt: skip
 
 
-def BlockConvolutions(*, precise: bool = False) -> Pass:
+def BlockConvolutions(*, precise: bool = False, winograd: bool = True) -> Pass:
     """Compute convolutions of constant weights, along two axes or one, on images in blocks of 16
     channels, by the C kernels
     ``nn.conv2d_blocks``, ``nn.conv2d_depthwise_blocks`` and ``nn.conv2d_winograd_blocks``.
@@ -1268,12 +1269,13 @@ def BlockConvolutions(*, precise: bool = False) -> Pass:
         precise: leave out Winograd's method, whose results differ from sums of products by some
             1e-5 of their root mean square, factors in weights, and functions that are not those of
             numpy.
+        winograd: whether Winograd's method may be taken.
     """
 
     @function_pass(name="BlockConvolutions")
     def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:
         if func.attrs.get("Primitive"):
             return func
-        return _Blocker(func, precise=precise).visit(func)
+        return _Blocker(func, precise=precise, winograd=winograd).visit(func)
 
     return run

@@ -17,8 +17,11 @@ from .. import transform
 from ..errors import did_you_mean
 from . import Pass, Sequential
 
-__all__ = ["LOWERING", "LOWERING_FOR_TVM", "default_build_pipeline", "get_pipeline",
+__all__ = ["LOWERING", "LOWERING_FOR_TVM", "MEMORY", "default_build_pipeline", "get_pipeline",
            "model_pipeline", "register_pipeline", "tvm_pipeline", "zero_pipeline"]  # fmt: skip
+
+MEMORY: Final = ("default", "low")
+"""Whether a model may take more memory to be faster."""
 
 LOWERING: Final[tuple[tuple[Callable[[], Pass], str], ...]] = (
     (transform.LowerDataTypes, "values of data types and matches become calls of builtins and ifs"),
@@ -159,7 +162,11 @@ def zero_pipeline() -> Pass:
 
 @register_pipeline("model")
 def model_pipeline(
-    *, precise: bool = False, keep_apart: bool = False, round_halves: bool = False
+    *,
+    precise: bool = False,
+    keep_apart: bool = False,
+    round_halves: bool = False,
+    memory: str = "default",
 ) -> Pass:
     """Optimize a model and lower it: what "zero" does, with float16 computed in float32,
     normalizations folded into convolutions and convolutions in blocks of channels, and then
@@ -170,11 +177,14 @@ def model_pipeline(
         keep_apart: plan memory for the dataflow executor, see `PlanMemory`.
         round_halves: round what each operator of float16 computes, as the ONNX standard defines
             it, instead of what is stored; see `ComputeInFloat32`.  `precise` does so, too.
+        memory: "low" leaves out Winograd's method, whose weights take four times the memory.
 
     `build` takes this pipeline for models of other frontends.
     """
     from ..kernels.cpu import CPU, SETS
 
+    if memory not in MEMORY:
+        raise ValueError(f"memory: expected one of {', '.join(MEMORY)}, got {memory!r}")
     # bfloat16 is rounded by each operator, as the ONNX standard defines it.
     passes = [] if precise or round_halves else [transform.ComputeInFloat32(["float16"])]
     passes += [
@@ -194,7 +204,7 @@ def model_pipeline(
         ]
     if CPU in SETS:  # else the kernels run in numpy, and are slower than without the pass
         passes += [
-            transform.BlockConvolutions(precise=precise),
+            transform.BlockConvolutions(precise=precise, winograd=memory != "low"),
             transform.PackLinear(precise=precise),
         ]
     passes += [transform.LegalizeOps(), transform.FuseOps(), transform.DeadCodeElimination()]

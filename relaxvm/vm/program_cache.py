@@ -135,6 +135,8 @@ def compile(  # noqa: A001  (TVM's name)
     limits: Limits | None = None,
     entry: str | None = None,
     cache: bool = True,
+    precise: bool = False,
+    memory: str = "default",
     **options: Any,
 ) -> VMExecutable:
     """Compile a program of any kind: all that `build` takes, and files of other frontends.
@@ -147,7 +149,7 @@ def compile(  # noqa: A001  (TVM's name)
             (.pt2), of a Python script, which is run, of a module in JSON, or of a Relay text; the
             bytes of one, but of no script; an ``onnx.ModelProto``; or a
             ``torch.export.ExportedProgram``.
-        target, params, relax_pipeline, exec_mode, limits: as in `build`.
+        target, params, relax_pipeline, exec_mode, limits, precise, memory: as in `build`.
         entry: of a script, the name of the IRModule; None for ``Module``, or the only one.
         cache: whether the executable is looked for on disk, and kept there.
         options: for an ONNX model, arguments of `relaxvm.frontend.onnx.from_onnx`, such as
@@ -161,12 +163,14 @@ def compile(  # noqa: A001  (TVM's name)
         IllFormedError, TypeError, ValueError, OverflowError, NestingError, LimitError: as in
             `build`.
     """
-    arguments = _Arguments(target, params, relax_pipeline, exec_mode, entry, options)
+    arguments = _Arguments(
+        target, params, relax_pipeline, exec_mode, entry, options, precise, memory
+    )
 
     def make() -> VMExecutable:
         made: VMExecutable = hook("compile")(
             program, target, params, relax_pipeline, exec_mode, limits=limits, entry=entry,
-            **options,
+            precise=precise, memory=memory, **options,
         )  # fmt: skip
         return made
 
@@ -199,6 +203,8 @@ class _Arguments(NamedTuple):
     exec_mode: str = "bytecode"
     entry: str | None = None
     options: Mapping[str, Any] = {}
+    precise: bool = False
+    memory: str = "default"
 
 
 class _Source(NamedTuple):
