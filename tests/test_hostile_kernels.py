@@ -317,6 +317,13 @@ def integer_lstm(of: Hostile) -> list[Any]:
             of.tensor(steps, *state), of.tensor(*state), of.tensor(*state)]  # fmt: skip
 
 
+def cast(of: Hostile) -> list[Any]:
+    shape = of.some(5, 1, 40), of.some(20, 16, 3)
+    from_half = bool(of.some(0, 1))
+    x, out = of.tensor(*shape), np.zeros(shape, np.float32 if from_half else np.float16)
+    return [x.astype(np.float16) if from_half else x, out]
+
+
 def quantize(of: Hostile) -> list[Any]:
     shape, dtype = (of.some(5, 1, 40), of.some(20, 16, 3)), of.some(np.uint8, np.int8)
     zero = np.array(of.some(5, 0), dtype) if of.some(1, 0) else None
@@ -342,6 +349,7 @@ MAKERS: dict[str, Callable[[Hostile], list[Any]]] = {
     "nn.conv2d_depthwise_blocks": depthwise,
     "nn.conv2d_gathered_blocks": gathered,
     "nn.conv2d_winograd_blocks": winograd,
+    "cast": cast,
     "image.resize": resize,
     "tree_ensemble": trees,
     "nn.gate_blocks": gate,
