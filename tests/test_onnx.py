@@ -855,3 +855,32 @@ def test_every_operator_has_a_sentence() -> None:
     for key, versions in OPERATORS.items():
         for version in versions:
             assert version.doc.endswith("."), f"{key}: {version.doc!r}"
+
+
+def test_nodes_in_any_order() -> None:
+    """The standard wants nodes after those whose results they use; there are models without."""
+    x = np.arange(3, dtype="f4")
+    inner = helper.make_graph(
+        [node("Add", "late x", "sum"), node("Mul", "sum sum", "then")], "then", [],
+        [helper.make_empty_tensor_value_info("then")],
+    )  # fmt: skip
+    other = helper.make_graph(
+        [node("Identity", "x", "else")], "else", [], [helper.make_empty_tensor_value_info("else")]
+    )
+    nodes = [
+        node("Neg", "chosen", "y"),
+        node("If", "c", "chosen", then_branch=inner, else_branch=other),
+        node("Sub", "twice x", "late"),
+        node("Add", "x x", "twice"),
+    ]
+    for given in (nodes, nodes[::-1], [nodes[2], nodes[0], nodes[3], nodes[1]]):
+        model = model_of(given, {"x": (FLOAT, [3]), "c": (TensorProto.BOOL, [])}, ["y"])
+        np.testing.assert_array_equal(run(model, x, np.array(True)), -((2 * x) ** 2))
+
+
+def test_nodes_in_a_circle() -> None:
+    model = model_of(
+        [node("Add", "x b", "a"), node("Neg", "a", "b")], {"x": (FLOAT, [3])}, ["b"]
+    )
+    with pytest.raises(RelaxVMError, match=r"node \(Add\): there is no value 'b'"):
+        from_onnx(model)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -34,6 +34,7 @@ from ..common.values import (
 )
 from . import messages
 from .messages import AttributeType
+from .order import in_order
 from .places import Places
 from .registry import REQUIRED, OnnxOperator, find, own_operator
 from .strings import MEASURING, MOVING, TAKING, moved, packed, table_of, unpacked
@@ -399,9 +400,9 @@ class Graph(Emitter):
             context.depth -= 1
         return [body.values.get(name) for name in function.output]
 
-    def add_nodes(self, nodes: Iterable[messages.Node]) -> None:
-        """Import nodes in order."""
-        for node in nodes:
+    def add_nodes(self, nodes: Sequence[messages.Node]) -> None:
+        """Import nodes, each after those whose results it uses."""
+        for node in in_order(nodes):
             checkpoint()
             self.context.nodes += self.context.depth > 0
             if self.context.nodes > _MOST_NODES:

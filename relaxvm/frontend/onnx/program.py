@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ from . import operators as _operators  # noqa: F401  (they register themselves)
 from .caches import Caches
 from .described import described
 from .graph import Context, Graph, Problem, kind_of_type, number_of
+from .order import in_order, outer_names
 from .tensors import ExternalData
 from .wire import read
 
@@ -308,23 +309,13 @@ def _choose_outputs(
     graph.output = [found[name] for name in (*names, *(k for k in kept if k not in names))]
     wanted = {each.name for each in graph.output}
     needed = []
-    for node in reversed(graph.node):
+    for node in reversed(in_order(graph.node)):
         if wanted.isdisjoint(node.output):
             continue
         needed.append(node)
         wanted.update(node.input)
-        wanted.update(_outer_names(node))
+        wanted.update(outer_names(node))
     graph.node = needed[::-1]
-
-
-def _outer_names(node: messages.Node) -> Iterator[str]:
-    """The names that the graphs of a node use, those of their own values among them."""
-    for attribute in node.attribute:
-        for graph in ([attribute.g] if attribute.g is not None else []) + [*attribute.graphs]:
-            for inner in graph.node:
-                yield from inner.input
-                yield from _outer_names(inner)
-            yield from (each.name for each in graph.output)
 
 
 def _add_outputs(model: messages.Model, names: Sequence[str]) -> None:
