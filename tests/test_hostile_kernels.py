@@ -324,6 +324,17 @@ def cast(of: Hostile) -> list[Any]:
     return [x.astype(np.float16) if from_half else x, out]
 
 
+def packed_product(of: Hostile) -> list[Any]:
+    rows, terms, columns = of.some(1, 3, 6, 33), of.some(64, 50, 32), of.some(5, 20)
+    block = of.some(32, 64, 16)
+    blocks = -(-terms // block)
+    zeros = of.some(None, of.rng.integers(0, 256, columns * -(-blocks // 2)).astype(np.uint8),
+                    of.tensor(columns * blocks))  # fmt: skip
+    packed = of.rng.integers(0, 256, (columns, blocks, block // 2)).astype(np.uint8)
+    return [of.tensor(rows, terms), packed, of.tensor(columns * blocks), zeros, 4, block,
+            of.tensor(rows, columns)]  # fmt: skip
+
+
 def quantize(of: Hostile) -> list[Any]:
     shape, dtype = (of.some(5, 1, 40), of.some(20, 16, 3)), of.some(np.uint8, np.int8)
     zero = np.array(of.some(5, 0), dtype) if of.some(1, 0) else None
@@ -351,6 +362,7 @@ MAKERS: dict[str, Callable[[Hostile], list[Any]]] = {
     "nn.conv2d_winograd_blocks": winograd,
     "cast": cast,
     "image.resize": resize,
+    "matmul_packed": packed_product,
     "tree_ensemble": trees,
     "nn.gate_blocks": gate,
     "nn.integer_conv2d_blocks": integer_convolution,
