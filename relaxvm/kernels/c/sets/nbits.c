@@ -10,10 +10,12 @@
 #include "pieces.h"
 
 #define FEW_ROWS 4
-#define MOST_ROWS 32 /* more are faster by BLAS, on numbers that are unpacked once */
+#define MOST_ROWS 128 /* more are faster by BLAS, on numbers that are unpacked once */
 #define UNIT 16      /* rows of the matrix, of a piece */
 
+#if RVM_LANES == 4
 typedef uint8_t vbytes __attribute__((vector_size(RVM_LANES)));
+#endif
 
 typedef struct {
     int64_t bits, block;
@@ -28,15 +30,15 @@ typedef struct {
     RvmGrid grid;
 } Packed;
 
-static inline vf widened(vbytes x) {
+static inline vi wide_bytes(const uint8_t *x) {
 #if defined(__AVX512F__)
-    return (vf)_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32((__m128i)x));
+    return (vi)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)x));
 #elif defined(__AVX2__)
-    int64_t bytes;
-    memcpy(&bytes, &x, sizeof bytes);
-    return (vf)_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_cvtsi64_si128(bytes)));
+    return (vi)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)x));
 #else
-    return __builtin_convertvector(x, vf);
+    vbytes bytes;
+    memcpy(&bytes, x, sizeof bytes);
+    return __builtin_convertvector(bytes, vi);
 #endif
 }
 
@@ -120,9 +122,8 @@ static inline __attribute__((always_inline)) void multiply(const Packed *p, int6
 #pragma GCC unroll 4
         for (int r = 0; r < rows; r++) sum[r] = rvm_all(0);
         for (int64_t i = 0; i < p->bytes; i += RVM_LANES, from += RVM_LANES, at += RVM_LANES) {
-            vbytes bytes;
-            memcpy(&bytes, from, sizeof bytes);
-            vf low = widened(bytes & 15), high = widened(bytes >> 4);
+            vi bytes = wide_bytes(from);
+            vf low = __builtin_convertvector(bytes & 15, vf), high = __builtin_convertvector(bytes >> 4, vf);
 #pragma GCC unroll 4
             for (int r = 0; r < rows; r++) {
                 sum[r] = rvm_fma(low, rvm_load(p->even + at + r * step), sum[r]);
