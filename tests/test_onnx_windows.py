@@ -95,8 +95,8 @@ def test_a_deformable_convolution_without_offsets_is_a_convolution() -> None:
 
 @pytest.mark.parametrize("operator", ["MaxPool", "AveragePool", "LpPool"])
 def test_windows_longer_than_the_image(operator: str) -> None:
-    """Padding, or padding that `auto_pad` asks for, makes room.  Where it does not, the standard
-    has floor((length - window) / stride) + 1 = 0 windows."""
+    """Padding, or padding that `auto_pad` asks for, makes room.  Where less than a stride is
+    missing, there is one window, as in onnxruntime."""
 
     def pool(**attributes: Any) -> Any:
         settings = {"kernel_shape": [6], "strides": [3], **attributes}
@@ -108,8 +108,9 @@ def test_windows_longer_than_the_image(operator: str) -> None:
     assert run(pool(auto_pad="SAME_UPPER"), x).shape == (1, 1, 2)
     np.testing.assert_allclose(run(pool(ceil_mode=1), x).ravel()[0], whole, rtol=1e-6)
     for attributes in ({}, {"auto_pad": "VALID"}, {"pads": [0, 1]}):
-        with pytest.raises(RelaxVMError, match="no window fits along W: it is 6 long, the padded"):
-            run(pool(**attributes), x)
+        np.testing.assert_allclose(run(pool(**attributes), x), [[[whole]]], rtol=1e-6)
+    with pytest.raises(RelaxVMError, match="no window fits along W: it is 8 long, the padded"):
+        run(pool(kernel_shape=[8]), x)
 
 
 def test_determinants_of_symbolic_batches() -> None:
@@ -238,3 +239,34 @@ def test_a_recurrent_layer_of_shapes_that_only_the_run_knows(kind: str) -> None:
     wrong = [np.zeros((1, 2, 6), np.float32), *first[1:]]
     with pytest.raises(RuntimeError, match="expected"):
         run(model, x.reshape(-1), np.array(x.shape), *wrong)
+
+
+# Results of onnxruntime 1.32 for x = 1, 2, ... of a length, where the window does not fit.
+LONG_WINDOWS = [
+    ("MaxPool", 1, 3, 2, (1, 0), {}, 1.0),
+    ("MaxPool", 3, 7, 4, (1, 1), {}, 3.0),
+    ("MaxPool", 3, 7, 4, (1, 1), {"ceil_mode": 1}, 3.0),
+    ("AveragePool", 2, 5, 4, (0, 0), {}, 1.5),
+    ("AveragePool", 2, 5, 2, (1, 1), {}, 1.5),
+    ("AveragePool", 2, 5, 2, (1, 1), {"count_include_pad": 1}, 0.75),
+    ("LpPool", 1, 2, 4, (0, 0), {}, 1.0),
+]
+
+
+@pytest.mark.parametrize(("name", "length", "size", "stride", "pads", "more", "expected"),
+                         LONG_WINDOWS)  # fmt: skip
+def test_windows_that_are_longer_than_the_image(
+    name: str, length: int, size: int, stride: int, pads: tuple[int, int], more: dict[str, int],
+    expected: float,
+) -> None:  # fmt: skip
+    x = np.arange(1, length + 1, dtype="f4").reshape(1, 1, length)
+    made = node(name, "x", "y", kernel_shape=[size], strides=[stride], pads=list(pads), **more)
+    model = model_of([made], {"x": (TensorProto.FLOAT, [1, 1, length])}, ["y"])
+    np.testing.assert_allclose(run(model, x), [[[expected]]], rtol=1e-6)
+
+
+def test_windows_that_are_longer_by_a_stride_are_refused() -> None:
+    made = node("MaxPool", "x", "y", kernel_shape=[7], strides=[3])
+    model = model_of([made], {"x": (TensorProto.FLOAT, [1, 1, 4])}, ["y"])
+    with pytest.raises(RelaxVMError, match="no window fits along W: it is 7 long"):
+        run(model, np.ones((1, 1, 4), "f4"))

@@ -119,6 +119,22 @@ def _windows(
     )
 
 
+def _cut(x: Value, laid: Windows) -> Windows:
+    """The windows of a pool, as long as the padded tensor where that is shorter than a window by
+    less than a stride: onnxruntime and the shapes of the standard have one window there, since they
+    divide as C does.  Lengths that only the run knows are left as they are."""
+    if x.dims is None or not laid.is_known:
+        return laid
+    size, count = list(laid.size), len(laid.size)
+    for i, dim in enumerate(x.dims[2:]):
+        if not isinstance(dim, IntImm) or dim.value < 1 or laid.dilations[i] != 1:
+            continue
+        padded = dim.value + laid.padding[i] + laid.padding[count + i]
+        if padded < size[i] < padded + laid.strides[i]:
+            size[i] = padded
+    return laid._replace(size=size)
+
+
 def _same(
     g: Graph, x: Value, laid: Windows, auto_pad: str, mode: str = "constant"
 ) -> tuple[Value, Windows]:
@@ -365,6 +381,8 @@ def max_pool(
         else:
             x = wide
         laid = found
+    else:
+        laid = _cut(x, laid)
     given = [x, laid.size, laid.strides, laid.padding, laid.dilations, laid.ceil_mode]
     name = f"nn.max_pool{count}d"
     are_known = all(isinstance(n, int) for n in laid.padding)
@@ -408,6 +426,8 @@ def average_pool(
             part, _ = _same(g, ones, laid, auto_pad)
             return g.op("divide", _averages(g, wide, laid, True), _averages(g, part, laid, True))
         x = wide
+    else:
+        laid = _cut(x, laid)
     return _averages(g, x, laid, include)
 
 
@@ -437,6 +457,8 @@ def lp_pool(
     """(The mean of |x| ** p of each window * its elements) ** (1 / p)."""
     count = spatial_axes(x, "x", kernel_shape)
     laid = _windows(kernel_shape, count, auto_pad, pads, strides, dilations)
+    if not auto_pad.startswith("SAME"):
+        laid = _cut(x, laid)
     return _pooled_norms(g, x, p, laid, auto_pad, ceil_mode)
 
 
