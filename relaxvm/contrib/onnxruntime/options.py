@@ -104,8 +104,9 @@ class SessionOptions(_Options):
     """Options of a session.
 
     `intra_op_num_threads`, `enable_profiling`, `profile_file_prefix`, overrides of free dimensions
-    by name, and initializers have an effect.  A path in `optimized_model_filepath` and libraries of
-    custom operators are refused; the rest is accepted, since it does not change results.
+    by name, and initializers have an effect.  `optimized_model_filepath` is where the model is
+    written, as it is.  Libraries of custom operators are refused; the rest is accepted, since it
+    does not change results.
     """
 
     enable_profiling: bool

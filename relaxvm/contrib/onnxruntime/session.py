@@ -76,12 +76,6 @@ class InferenceSession:
                 f"incompatible constructor arguments: expected SessionOptions, got {sess_options!r}"
             )
         options = SessionOptions() if sess_options is None else sess_options
-        if options.optimized_model_filepath:
-            raise status(
-                NotSupported,
-                "SessionOptions.optimized_model_filepath is not supported by relaxvm: there is no "
-                "optimized ONNX model; relaxvm.compile(path).save(file) writes an executable",
-            )
         _check_providers(providers)
         self._sess_options = options
         self._enable_fallback = True
@@ -91,6 +85,8 @@ class InferenceSession:
             raise status(ModelLoadCanceled, "Session initialization was canceled by the user.")
         self._programs = Programs(model, options._dimensions, _given_to(options))
         info = self._programs.info
+        if options.optimized_model_filepath:
+            _write_model(model, options.optimized_model_filepath, info.files)
         self._inputs_meta = [NodeArg(each) for each in info.inputs]
         self._outputs_meta = [NodeArg(each) for each in info.outputs]
         self._overridable_initializers = [NodeArg(each) for each in info.constants]
@@ -493,6 +489,33 @@ class IOBinding:
             bound = self._outputs[name]
             results.append(OrtValue(result) if bound is None else _filled(name, bound, result))
         self._results = results
+
+
+def _write_model(model: str | bytes, path: str, files: Sequence[str]) -> None:
+    """Write a model as the one that the session has optimized.
+
+    It is the model itself: what relaxvm makes of it is no ONNX model, and is kept in its own cache.
+    So every runtime reads the file.
+
+    Raises:
+        NotImplemented: it has constants in other files, whose places are relative to its own.
+        Fail: the file cannot be written.
+    """
+    if files:
+        raise status(
+            NotSupported,
+            "SessionOptions.optimized_model_filepath is not supported by relaxvm for models with "
+            f"constants in other files ({', '.join(files)})",
+        )
+    try:
+        data = model
+        if isinstance(data, str):
+            with open(data, "rb") as file:
+                data = file.read()
+        with open(path, "wb") as file:
+            file.write(data)
+    except OSError as error:
+        raise status(Fail, f"optimized_model_filepath: {path}: {error.strerror or error}") from None
 
 
 def _given_to(options: SessionOptions) -> dict[str, Any]:
