@@ -687,3 +687,17 @@ def test_the_schedule_is_a_picture(beside: None, tmp_path: Any) -> None:
     assert "the caller" in (tmp_path / "schedule.html").read_text()
     variables = {call.variable for call in schedule.calls}
     assert {"d", "c"} & variables, variables
+
+
+def test_the_timeline_of_a_profile_has_the_schedule(beside: None) -> None:
+    vm = both(branches())[1]
+    with relaxvm.profile(vm) as profile:
+        vm.main(*inputs())
+    with relaxvm.schedule(vm) as schedule:
+        vm.main(*inputs())
+    own = profile.timeline().lanes
+    lanes = profile.timeline(schedule).lanes
+    assert lanes[: len(own)] == own
+    rows = dict(lanes[len(own) :])
+    assert all(name.startswith("side by side, ") for name in rows)
+    assert sum(map(len, rows.values())) == len(schedule.calls) > 0

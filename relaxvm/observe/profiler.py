@@ -37,6 +37,7 @@ from .results import (
 
 if TYPE_CHECKING:
     from ..vm import VirtualMachine
+    from .schedule import Schedule
 
 __all__ = ["Profile", "profile"]
 
@@ -212,9 +213,14 @@ class Profile:
 
     # The timeline
 
-    def timeline(self) -> Timeline:
+    def timeline(self, schedule: Schedule | None = None) -> Timeline:
         """The calls over time as a picture: ``p.timeline().save("calls.html")`` is one page that
-        needs no network."""
+        needs no network.
+
+        Args:
+            schedule: of the dataflow executor, for rows with the calls that ran side by side below
+                those of the profile, which sees calls in order.
+        """
         results = self.results
         lanes: list[tuple[str, list[tuple[float, float, str, str]]]] = [
             (thread.name, []) for thread in results.threads]
@@ -225,6 +231,8 @@ class Profile:
             title = f"{event.name}{where}: {event.elapsed_ns / 1000:.1f} us  {place}"
             lanes[event.thread][1].append(
                 (event.start_ns / 1000, event.end_ns / 1000, event.name, title))
+        if schedule is not None:
+            lanes += [(f"side by side, {name}", calls) for name, calls in schedule.lanes()]
         return Timeline(f"{results.runs} runs", lanes)
 
     def chrome_trace(self) -> dict[str, Any]:

@@ -89,6 +89,10 @@ class Schedule:
 
     def timeline(self) -> Timeline:
         """A picture: ``s.timeline().save("schedule.html")`` is one page that needs no network."""
+        return Timeline(f"{len(self._noted)} calls, {self.gain:.2f} at once", self.lanes())
+
+    def lanes(self) -> list[tuple[str, list[tuple[float, float, str, str]]]]:
+        """The rows of the picture: the name of each thread, and its calls; see `Timeline`."""
         debug = self._vm.executable.debug
         threads: dict[int, list[tuple[float, float, str, str]]] = {0: []}
         for call in self.calls:
@@ -99,8 +103,7 @@ class Schedule:
             threads.setdefault(call.thread, []).append(
                 (call.start_ns / 1000, call.end_ns / 1000, label, title)
             )
-        lanes = [(_lane(thread), threads[thread]) for thread in sorted(threads)]
-        return Timeline(f"{len(self._noted)} calls, {self.gain:.2f} at once", lanes)
+        return [(_lane(thread), threads[thread]) for thread in sorted(threads)]
 
     def chrome_trace(self) -> dict[str, Any]:
         """The calls in the JSON format of Chrome's trace viewer."""
