@@ -11,6 +11,7 @@ import relaxvm
 from relaxvm import ExecBuilder, VirtualMachine, VMExecutable, cli
 from relaxvm.builtins._homes import BUILTINS
 from relaxvm.cli.exits import Exit
+from relaxvm.errors import LinkError
 from relaxvm.executable.combining import STATE_NAMES, link
 from relaxvm.script import ir as I
 from relaxvm.script import relax as R
@@ -191,6 +192,53 @@ def test_functions_of_one_name_are_refused() -> None:
         eb.emit_ret(eb.r(0))
     with pytest.raises(ValueError, match=r"a\.b and a both have a function a\.b\.main"):
         link({"a": eb.get(), "a.b": programs.double()})
+
+
+def calling(packed: str, *args: str) -> VMExecutable:
+    """Passes its argument to a packed function."""
+    eb = ExecBuilder()
+    with eb.function("main", num_inputs=1):
+        given = [eb.r(0), *(eb.convert_constant(each) for each in args)]
+        eb.emit_call(packed, args=given, dst=eb.r(1))
+        eb.emit_ret(eb.r(1))
+    return eb.get()
+
+
+@pytest.mark.parametrize("prefixes", ["ab", "ba"])
+def test_a_packed_function_is_not_one_of_the_programs(prefixes: str) -> None:
+    """One that the caller gives, under the name that a function of another program gets."""
+    executables = {"a": programs.double(), "b": calling("a.main")}
+    with pytest.raises(ValueError, match=r"link: [ab]: a\.main would be a function"):
+        link({prefix: executables[prefix] for prefix in prefixes})
+
+
+@pytest.mark.parametrize("prefixes", ["ab", "ba"])
+def test_a_packed_function_is_not_a_prim_func_of_another_program(prefixes: str) -> None:
+    executables = {"a": relaxvm.build(_PrimFuncs), "b": calling("scale")}
+    linked = link({prefix: executables[prefix] for prefix in prefixes})
+    x = np.arange(4, dtype=np.float32)
+    with pytest.raises(LinkError, match=r"'scale', used by b\.main"):
+        VirtualMachine(linked)
+    vm = VirtualMachine(linked, functions={"scale": lambda x: 100 * x})
+    np.testing.assert_array_equal(vm["a.main"](x), 2 * x)
+    np.testing.assert_array_equal(vm["b.main"](x), 100 * x)
+
+
+def keeping(name: str) -> VMExecutable:
+    """Writes its argument to ``vm.state``."""
+    eb = ExecBuilder()
+    with eb.function("main", num_inputs=1):
+        args = [eb.vm_state(), eb.convert_constant(name), eb.r(0)]
+        eb.emit_call("relaxvm.builtin.state_write", args=args)
+        eb.emit_ret(eb.r(0))
+    return eb.get()
+
+
+@pytest.mark.parametrize("executables", [{"a": "b.x", "a.b": "x"}, {"": "b.x", "b": "x"}])
+def test_state_of_one_name_is_refused(executables: dict[str, str]) -> None:
+    """Two programs would change each other's state."""
+    with pytest.raises(ValueError, match=r"link: a?\.?b and .* both keep (a\.)?b\.x; choose"):
+        link({prefix: keeping(name) for prefix, name in executables.items()})
 
 
 def test_native_code_is_refused(tmp_path) -> None:

@@ -57,6 +57,8 @@ class Predictor(batches.Predictor):
     """
 
     def __init__(self, model: Model, *, threads: int | None = 1, **options: Any) -> None:
+        if isinstance(model, (str, os.PathLike)):  # workers have other working directories
+            model = os.path.abspath(model)
         super().__init__(model, **options)
         self._threads = threads
         self._options["threads"] = threads
@@ -78,7 +80,7 @@ class Predictor(batches.Predictor):
         return _restored, (self._token, args)
 
 
-def _token(predictor: Predictor) -> str:
+def _token(predictor: batches.Predictor) -> str:
     """What tells a predictor from others for Dask, which computes equal things once."""
     tokenize = _dask("dask.tokenize").tokenize
     model = predictor._made_of
@@ -148,6 +150,7 @@ def map_partitions(
     if not hasattr(frame, "map_partitions") or not hasattr(frame, "_meta"):
         raise TypeError(f"map_partitions: expected a dataframe of Dask, got {describe(frame)}")
     source: Any = frame
+    predictor.check(source._meta)
     meta = predictor(source._meta)
     found: dask.dataframe.DataFrame = source.map_partitions(
         _apply, _argument(predictor), meta=meta
@@ -155,16 +158,51 @@ def map_partitions(
     return found
 
 
-def _apply(partition: Any, predictor: batches.Predictor) -> Any:
-    return predictor(partition)
+def _apply(partition: Any, later: _Later) -> Any:
+    return later.predictor()(partition)
 
 
 def _argument(predictor: batches.Predictor) -> Any:
     """A predictor as an argument of tasks: one with weights in it is a task of its own, whose
     result goes to each process once."""
+    token = predictor._token if isinstance(predictor, Predictor) else _token(predictor)
+    later = _Later(token, batches.Predictor.__reduce__(predictor)[1], predictor)
     if isinstance(predictor._made_of, VMExecutable):
-        return _dask("dask.delayed").delayed(predictor, pure=True, traverse=False)
-    return predictor
+        return _dask("dask.delayed").delayed(later, pure=True, traverse=False)
+    return later
+
+
+class _Later:
+    """A predictor that a process makes when a task needs it: what goes wrong then is an error of
+    the task, whereas one that occurs while a worker reads a message ends its connection."""
+
+    def __init__(
+        self, token: str, args: tuple[Any, ...], predictor: batches.Predictor | None = None
+    ) -> None:
+        self._token = token
+        self._args = args
+        self._predictor = predictor
+        self._lock = threading.Lock()
+
+    def predictor(self) -> batches.Predictor:
+        """The predictor.
+
+        Raises:
+            Exception: as for `Predictor`.
+        """
+        with self._lock:
+            if self._predictor is None:
+                is_path = not isinstance(self._args[1], VMExecutable)
+                self._predictor = (
+                    _restored(self._token, self._args) if is_path else restored(*self._args)
+                )
+            return self._predictor
+
+    def __dask_tokenize__(self) -> Any:
+        return self._token
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Later, (self._token, self._args)
 
 
 def _predictor(model: Any, options: Mapping[str, Any]) -> batches.Predictor:
@@ -216,8 +254,11 @@ def map_blocks(
     if any(not _same(first, rows[0]) for first in rows):
         raise BatchError("inputs: expected equal chunks of rows, got different ones; rechunk them")
     empty = {name: np.empty((0, *each.shape[1:]), each.dtype) for name, each in arrays.items()}
+    predictor.check_arrays(empty)
     kinds = predictor.predict(empty, 0)
     wanted = [outputs] if isinstance(outputs, str) else outputs
+    if wanted is not None and not isinstance(wanted, Iterable):
+        raise TypeError(f"outputs: expected names, got {describe(wanted)}")
     names = list(kinds) if wanted is None else list(wanted)
     for name in names:
         if name not in kinds:
@@ -240,9 +281,9 @@ def map_blocks(
 
 
 def _predict(
-    predictor: batches.Predictor, names: list[str], *parts: NDArray[Any]
+    later: _Later, names: list[str], *parts: NDArray[Any]
 ) -> dict[str, NDArray[Any]]:
-    return predictor.predict(dict(zip(names, parts, strict=True)))
+    return later.predictor().predict(dict(zip(names, parts, strict=True)))
 
 
 def _by_input(array: Any, predictor: batches.Predictor) -> dict[str, Any]:
@@ -251,6 +292,11 @@ def _by_input(array: Any, predictor: batches.Predictor) -> dict[str, Any]:
         missing = [name for name in inputs if name not in array]
         if missing:
             raise BatchError(f"inputs are missing: {', '.join(map(readable, missing))}")
+        for name in array:
+            if name not in inputs:
+                raise BatchError(f"unknown input {readable(str(name))}"
+                                 f"{did_you_mean(str(name), inputs)}; expected "
+                                 f"{', '.join(map(readable, inputs))}")  # fmt: skip
         return {name: array[name] for name in inputs}
     if len(inputs) != 1:
         raise BatchError(f"expected an array for each input, as a dict: "
@@ -286,8 +332,10 @@ def long_run(
     """
     delayed = _dask("dask.delayed").delayed
     target = delayed(batches.run_to_end, pure=False, traverse=False)
+    if isinstance(model, (str, os.PathLike)):
+        model = os.path.abspath(model)
     found: Delayed = target(
-        model, *args, checkpoints=os.fspath(checkpoints), every=every, function=function,
+        model, *args, checkpoints=os.path.abspath(checkpoints), every=every, function=function,
         limits=limits, functions=functions,
     )  # fmt: skip
     return found

@@ -37,8 +37,9 @@ def link(executables: Mapping[str, VMExecutable]) -> VMExecutable:
 
     Raises:
         TypeError: a value is no executable, or a prefix no text.
-        ValueError: there are none; two functions would have one name; two programs have data types
-            of one name that differ; or a program has native code, which is compiled after linking.
+        ValueError: there are none; two functions, or what two programs keep, would have one name;
+            two programs have data types of one name that differ; or a program has native code,
+            which is compiled after linking.
     """
     if not executables:
         raise ValueError("link: expected executables, got none")
@@ -78,10 +79,15 @@ class _Linker:
         self.lines: dict[str, dict[int, str]] = {}
         self.texts: dict[str, str] = {}
         self.external: dict[str, Callable[..., Any]] = {}
+        self.by_caller: dict[str, str] = {}
+        self.states: dict[str, str] = {}
         self.limits: list[Any] = []
 
     def of(self, executables: Mapping[str, VMExecutable]) -> VMExecutable:
         own = self._own_names(executables)
+        for prefix, executable in executables.items():
+            for name in _found_by_caller(executable):
+                self.by_caller.setdefault(name, prefix)
         for prefix, executable in executables.items():
             self._add(prefix, executable, own[prefix])
         debug = DebugInfo.of(self.locations, self.lines)
@@ -113,7 +119,7 @@ class _Linker:
         functions = []
         for info in executable:
             name = own.get(info.name) or kernels.get(info.name, info.name)
-            functions.append(self._add_function(info, name, first_pc))
+            functions.append(self._add_function(prefix, info, name, first_pc))
         constants = [
             self._add_constant(value, executable.memory_scopes.get(index))
             for index, value in enumerate(executable.constants)
@@ -124,10 +130,15 @@ class _Linker:
             self.words += encode(self._with_own_state(prefix, moved))
         self._add_debug(prefix, executable, first_pc)
 
-    def _add_function(self, info: FunctionInfo, name: str, first_pc: int) -> int:
+    def _add_function(self, prefix: str, info: FunctionInfo, name: str, first_pc: int) -> int:
+        known = self.by_name.get(name)
+        if known is not None and {self.functions[known].kind, info.kind} != {FuncKind.PACKED}:
+            raise ValueError(f"link: {readable(prefix)}: {readable(name)} would be a function of "
+                             f"the programs and one that they call by name; choose another "
+                             f"prefix")  # fmt: skip
         if info.kind == FuncKind.PACKED:
-            if name in self.by_name:
-                return self.by_name[name]
+            if known is not None:
+                return known
             made = replace(info, name=name)
         else:
             made = replace(
@@ -154,9 +165,9 @@ class _Linker:
         texts = executable.prim_funcs
         for name, text in texts.items():
             new = name
-            if self.texts.get(name, text) != text or name in self.external:
+            if self.texts.get(name, text) != text or name in self.by_caller | self.external:
                 new = _prefixed(prefix, name)
-                if new in self.texts:
+                if new in self.texts or new in self.by_caller | self.external:
                     raise ValueError(f"link: {readable(prefix)}: there is a PrimFunc "
                                      f"{readable(new)} already")  # fmt: skip
             self.texts[new] = text
@@ -169,6 +180,10 @@ class _Linker:
             if self.external.setdefault(name, function) is not function or name in self.texts:
                 raise ValueError(f"link: {readable(prefix)}: the function {readable(name)} was "
                                  f"given to two programs, and differs")  # fmt: skip
+            if name in self.by_caller:
+                raise ValueError(f"link: the function {readable(name)} was given to "
+                                 f"{readable(prefix)}, and {readable(self.by_caller[name])} calls "
+                                 f"another of this name")  # fmt: skip
         limits = getattr(executable.kernels, "limits", None)
         if limits is not None and limits not in self.limits:
             self.limits.append(limits)
@@ -200,7 +215,7 @@ class _Linker:
 
     def _with_own_state(self, prefix: str, instruction: Instruction) -> Instruction:
         """An instruction whose name for what a machine keeps has the prefix, if it has one."""
-        if not prefix or instruction.op.code != Opcode.CALL:
+        if instruction.op.code != Opcode.CALL:
             return instruction
         name = self.functions[instruction["func_idx"]].name
         place = STATE_NAMES.get(name)
@@ -211,8 +226,13 @@ class _Linker:
         if not isinstance(state, str):
             raise ValueError(f"link: {readable(prefix)}: {name}: expected a name as a constant, so "
                              f"that it can get the prefix")  # fmt: skip
+        new = _prefixed(prefix, state)
+        owner = self.states.setdefault(new, prefix)
+        if owner != prefix:
+            raise ValueError(f"link: {readable(prefix)} and {readable(owner)} both keep "
+                             f"{readable(new)}; choose another prefix")  # fmt: skip
         args = list(instruction.args)
-        args[place] = Arg(ArgKind.CONSTANT, self._add_constant(_prefixed(prefix, state)))
+        args[place] = Arg(ArgKind.CONSTANT, self._add_constant(new))
         return replace(instruction, args=tuple(args))
 
     def _add_debug(self, prefix: str, executable: VMExecutable, first_pc: int) -> None:
@@ -237,6 +257,13 @@ class _Linker:
             self.lines.setdefault(new, {}).update(own)
             renamed[file] = new
         return renamed
+
+
+def _found_by_caller(executable: VMExecutable) -> set[str]:
+    """The packed functions that do not come with a program: those of the library, and what the
+    caller of a machine gives."""
+    packed = {info.name for info in executable if info.kind == FuncKind.PACKED}
+    return packed - executable.prim_funcs.keys() - set(executable.kernels)
 
 
 def _prefixed(prefix: str, name: str) -> str:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..contrib.onnxruntime.element_types import dtype_of_type
 from ..errors import did_you_mean
 from ..executable import VMExecutable
-from ..executable.model_info import is_named
+from ..executable.model_info import ValueInfo, is_named
 from ..messages import describe, readable
 from ..values import Shape
 from ..vm.entry_checks import ParamSpec, params_of
@@ -87,10 +87,11 @@ class Interface(NamedTuple):
         own = names.inputs if len(names.inputs) == len(specs) else [each.name for each in specs]
         inputs = tuple(map(_input, own, specs))
         model = executable.model if function == "main" else None
+        if model is not None:
+            declared = {each.name: each for each in model.inputs}
+            inputs = tuple([_declared(field, declared.get(field.name)) for field in inputs])
         if model is not None and len(model.outputs) == len(names.outputs):
-            outputs = tuple([
-                Field(each.name, dtype_of_type(each.type), each.dims) for each in model.outputs
-            ])  # fmt: skip
+            outputs = tuple(map(_output, model.outputs))
         else:
             outputs = tuple([Field(name, None, None) for name in names.outputs])
         return cls(function, inputs, outputs)
@@ -112,17 +113,20 @@ class Interface(NamedTuple):
 
     def named(self, result: Any) -> dict[str, NDArray[Any]]:
         """The arrays of a result by the names of the outputs, ``output_0`` and so on if they have
-        none.
+        none.  A list of maps with the same keys, such as the probabilities of classes, is an array
+        with a row for each map; the columns have the order of the keys.
 
         Raises:
             NotServableError: a part is no tensor, number or text.
         """
         leaves = list(_leaves(result))
-        if len(leaves) == len(self.outputs):
-            names: Sequence[str] = [field.name for field in self.outputs]
-        else:
-            names = [f"output_{i}" for i in range(len(leaves))]
-        return {name: _array(name, leaf) for name, leaf in zip(names, leaves, strict=True)}
+        fields: Sequence[Field] = self.outputs
+        if len(leaves) != len(fields):
+            fields = [Field(f"output_{i}", None, None) for i in range(len(leaves))]
+        return {
+            field.name: _of_maps(field, leaf) if _is_maps(leaf) else _array(field.name, leaf)
+            for field, leaf in zip(fields, leaves, strict=True)
+        }
 
     def chosen(
         self, arrays: Mapping[str, NDArray[Any]], wanted: Sequence[Wanted] | None, binary: bool
@@ -185,6 +189,21 @@ def _input(name: str, spec: ParamSpec) -> Field:
     return Field(name, spec.dtype, dims, spec.kind)
 
 
+def _declared(field: Field, said: ValueInfo | None) -> Field:
+    """An input with what a model says of it, if it has texts: of these a program knows nothing."""
+    if said is None or field.kind != "any" or said.type != "tensor(string)":
+        return field
+    return Field(field.name, np.dtype(object), said.dims)
+
+
+def _output(said: ValueInfo) -> Field:
+    """An output as a model declares it."""
+    values = said.type.removeprefix("seq(map(").partition(",")[2].removesuffix("))")
+    if said.type.startswith("seq(map("):
+        return Field(said.name, dtype_of_type(values), (None, None))
+    return Field(said.name, dtype_of_type(said.type), said.dims)
+
+
 def _argument(field: Field, array: NDArray[Any]) -> Any:
     subject = f"input {readable(field.name)}"
     if field.dtype is not None and array.dtype != field.dtype:
@@ -219,12 +238,32 @@ def _leaves(value: Any) -> Iterator[Any]:
             count += 1
             if count > _MAX_OUTPUTS:
                 raise NotServableError(f"the result has more than {_MAX_OUTPUTS} parts")
-            if isinstance(item, (tuple, list)) and not isinstance(item, Shape):
+            is_nested = isinstance(item, (tuple, list)) and not isinstance(item, Shape)
+            if is_nested and not _is_maps(item):
                 opened.append(iter(item))
                 break
             yield item
         else:
             opened.pop()
+
+
+def _is_maps(value: Any) -> bool:
+    return (
+        isinstance(value, (tuple, list)) and len(value) > 0
+        and all(isinstance(item, Mapping) for item in value)
+    )  # fmt: skip
+
+
+def _of_maps(field: Field, maps: Sequence[Mapping[Any, Any]]) -> NDArray[Any]:
+    """The values of maps, with a row for each."""
+    keys = list(maps[0])
+    if any(each.keys() != maps[0].keys() for each in maps):
+        raise NotServableError(f"output {readable(field.name)}: expected maps with the same keys")
+    rows = [[each[key] for key in keys] for each in maps]
+    found = np.array(rows, field.dtype)
+    if found.ndim != 2 or (found.dtype.hasobject and field.dtype is None):
+        raise NotServableError(f"output {readable(field.name)}: expected maps to numbers or text")
+    return found
 
 
 def _array(name: str, value: Any) -> NDArray[Any]:

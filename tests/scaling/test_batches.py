@@ -15,6 +15,7 @@ import relaxvm
 from relaxvm import ExecBuilder, Limits, VMExecutable
 from relaxvm.contrib.batches import BatchError, Predictor, run_to_end
 from relaxvm.contrib.batches.long_runs import checkpoint_name
+from relaxvm.contrib.batches.predictor import _converted
 from relaxvm.errors import LimitError, MissingExtraError
 from relaxvm.script import ir as I
 from relaxvm.script import relax as R
@@ -172,6 +173,105 @@ def test_numbers_keep_their_values(threshold: VMExecutable) -> None:
         predict({"x": np.ones((1, 1, 1), np.int32)})
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int32", "float64"])
+def test_integers_are_not_wrapped_around(dtype: str) -> None:
+    """Values that come back from the other type as they were are not always the same."""
+    fits = np.array([0, 1], "uint64" if dtype == "float64" else "int8")
+    assert _converted(fits, np.dtype(dtype), "it").tolist() == [0, 1]
+    if dtype == "float64":
+        wrong = np.array([np.iinfo("uint64").max, np.iinfo("uint64").max - 1024], "uint64")
+    elif dtype == "uint8":
+        wrong = np.array([-1], "int8")
+    else:
+        wrong = np.array([2**31], "uint32")
+    with pytest.raises(BatchError, match=rf"it: expected {dtype}, got .* which {dtype} does not"):
+        _converted(wrong, np.dtype(dtype), "it")
+
+
+def test_columns_of_other_kinds(fixed: VMExecutable) -> None:
+    predict = Predictor(fixed)
+    with pytest.raises(BatchError, match=r"column x: 1 of 2 values are missing"):
+        predict({"x": np.ma.masked_array([[1.0, 2.0]], mask=[[False, True]])})
+    for value in ({1, 2}, {0: 1.0}, "ab", 1.0, np.array(1.0), None, iter(())):
+        with pytest.raises(BatchError, match=r"column x: expected an array or a list with a value"):
+            predict({"x": value})
+
+
+def test_columns_of_a_dict_may_be_of_pandas_and_arrow() -> None:
+    pd, pa = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    predict = Predictor(programs.double(), inputs={"x": list("abcd"), "y": list("abcd")})
+    given = {"a": pd.Series([1, 2], index=[7, 8]), "b": pa.array([1, 2]), "c": [1, 2],
+             "d": pa.chunked_array([[1], [2]])}  # fmt: skip
+    assert predict(given)["output_0"].tolist() == [[4.0] * 4, [8.0] * 4]
+    with pytest.raises(BatchError, match=r"column b: 1 of 2 values are missing"):
+        predict({**given, "b": pa.array([1, None])})
+    with pytest.raises(BatchError, match=r"column a: 1 of 2 values are missing"):
+        predict({**given, "a": pd.Series([1, pd.NA], dtype=object)})
+
+
+@pytest.fixture
+def classifier(tmp_path: Path) -> Path:
+    """As converters of scikit-learn make them: a column for each input, and maps of
+    probabilities."""
+    onnx = pytest.importorskip("onnx")
+    make, types = onnx.helper, onnx.TensorProto
+    ml = "ai.onnx.ml"
+    nodes = [
+        make.make_node("LabelEncoder", ["city"], ["code"], domain=ml,
+                       keys_strings=["oslo", "rome"], values_floats=[1.0, 2.0]),
+        make.make_node("Cast", ["age"], ["number"], to=types.FLOAT),
+        make.make_node("Concat", ["code", "number"], ["both"], axis=1),
+        make.make_node("LinearClassifier", ["both"], ["label", "scores"], domain=ml,
+                       coefficients=[1.0, 0.0, 0.0, 1.0], intercepts=[0.0, 0.0],
+                       classlabels_strings=["no", "yes"], post_transform="NONE"),
+        make.make_node("ZipMap", ["scores"], ["probabilities"], domain=ml,
+                       classlabels_strings=["no", "yes"]),
+    ]  # fmt: skip
+    maps = onnx.ValueInfoProto(name="probabilities")
+    of_maps = maps.type.sequence_type.elem_type.map_type
+    of_maps.key_type = types.STRING
+    of_maps.value_type.tensor_type.elem_type = types.FLOAT
+    graph = make.make_graph(
+        nodes, "classifier",
+        [make.make_tensor_value_info("city", types.STRING, [None, 1]),
+         make.make_tensor_value_info("age", types.INT64, [None, 1])],
+        [make.make_tensor_value_info("label", types.STRING, [None]), maps],
+    )  # fmt: skip
+    opsets = [make.make_opsetid("", 18), make.make_opsetid(ml, 3)]
+    onnx.save(make.make_model(graph, opset_imports=opsets, ir_version=9), tmp_path / "it.onnx")
+    return tmp_path / "it.onnx"
+
+
+def test_columns_of_text_and_maps_of_probabilities(classifier: Path) -> None:
+    predict = Predictor(classifier, outputs={"label": "label", "probabilities": ["no", "yes"]})
+    table = {"city": ["oslo", "rome"], "age": [0, 5]}
+    got = predict(table)
+    assert {name: value.tolist() for name, value in got.items()} == {
+        "label": ["no", "yes"], "no": [1.0, 2.0], "yes": [0.0, 5.0],
+    }  # fmt: skip
+    assert got["no"].dtype == np.float32
+    assert predict({"city": [], "age": []})["yes"].shape == (0,)
+    for city, shown in (([b"oslo", b"rome"], "bytes"), ([1, 2], "int64")):
+        with pytest.raises(BatchError, match=rf"input city: expected text, got {shown}"):
+            predict({**table, "city": city})
+    with pytest.raises(BatchError, match=r"column city: expected text in all rows, got int 5"):
+        predict({**table, "city": ["oslo", 5]})
+    with pytest.raises(BatchError, match=r"column city: 1 of 2 values are missing"):
+        predict({**table, "city": ["oslo", float("nan")]})
+
+
+def test_text_has_one_type_with_rows_and_without(classifier: Path) -> None:
+    pd, pa = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    predict = Predictor(classifier, outputs=["label"])
+    table = {"city": ["oslo", "rome"], "age": [0, 5]}
+    for made in (pd.DataFrame(table), pa.table(table)):
+        full, empty = predict(made), predict(made[:0])
+        if isinstance(made, pd.DataFrame):
+            assert full.dtypes.to_dict() == empty.dtypes.to_dict()
+        else:
+            assert full.schema == empty.schema
+
+
 def test_a_fixed_number_of_rows(fixed: VMExecutable) -> None:
     for count in (0, 1, 2, 3, 4, 7):
         x = np.arange(2.0 * count).reshape(count, 2)
@@ -226,6 +326,43 @@ def test_batches_that_do_not_fit(change: dict, message: str) -> None:
 def test_options_that_do_not_fit(threshold: VMExecutable, options: dict, message: str) -> None:
     with pytest.raises(BatchError, match=message):
         Predictor(threshold, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"inputs": "x"}, TypeError, r"inputs: expected a dict, got str 'x'"),
+        ({"inputs": {"x": 5}}, TypeError, r"inputs: x: expected names, got int 5"),
+        ({"inputs": {"x": []}}, BatchError, r"inputs: x: expected the names of columns, got none"),
+        ({"keep": 5}, TypeError, r"keep: expected names, got int 5"),
+        ({"keep": ["a", "a"]}, BatchError, r"keep: the name a is there twice"),
+        ({"outputs": {"output_0": 5}}, TypeError, r"outputs: output_0: expected names, got int 5"),
+        ({"outputs": ["a", "a"]}, BatchError, r"outputs: the name a is there twice"),
+        ({"constants": 5}, TypeError, r"constants: expected a dict, got int 5"),
+        ({"constants": {"limit": 0.5}}, BatchError, r"constants: limit: expected int32, got float"),
+        ({"constants": {"limit": [1]}}, BatchError, r"constants: limit: expected the shape \[\]"),
+        ({"constants": {"x": 1}, "inputs": {"x": "a"}}, BatchError, r"x is in inputs= and in con"),
+    ],
+)
+def test_options_of_other_kinds(
+    threshold: VMExecutable, options: dict, error: type, message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        Predictor(threshold, **{"constants": {"limit": 5}, **options})
+
+
+def test_one_name_is_a_list_of_its_own(threshold: VMExecutable) -> None:
+    predict = Predictor(threshold, constants={"limit": 5}, keep="id")
+    got = predict({"x": [1], "id": [3], "i": [1], "d": [2]})
+    assert list(got) == ["id", "output_0", "output_1"]
+
+
+def test_arrays_that_do_not_fit(threshold: VMExecutable) -> None:
+    predict = Predictor(threshold, constants={"limit": 5})
+    with pytest.raises(BatchError, match=r"unknown input y; expected x"):
+        predict.predict({"x": np.ones(1, int), "y": np.ones(1)})
+    with pytest.raises(TypeError, match=r"input x: expected an array, got tuple of 1"):
+        predict.predict({"x": [1]})
 
 
 def test_outputs_that_do_not_fit() -> None:

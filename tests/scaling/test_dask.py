@@ -164,6 +164,38 @@ def test_mistakes_are_found_before_anything_is_computed(path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL")
+def test_types_are_checked_before_anything_is_computed(path: Path) -> None:
+    made = dd.from_pandas(frame(), npartitions=2)
+    with pytest.raises(BatchError, match=r"column a: expected float32, got datetime64"):
+        map_partitions(made.assign(a=pd.Timestamp("2020-01-01")), path, inputs=INPUTS)
+    x = da.ones((4, 3), chunks=(2, 3))
+    with pytest.raises(BatchError, match=r"input x: expected the shape \[n, 4\], got \[0, 3\]"):
+        map_blocks({"x": x, "y": x}, path)
+    with pytest.raises(BatchError, match=r"unknown input z; expected x, y"):
+        map_blocks({"x": x, "y": x, "z": x}, path)
+
+
+def test_a_file_that_workers_cannot_read_is_an_error_of_the_task(client, path: Path) -> None:
+    """And not the end of the worker's connection, which would run the task again without end."""
+    lazy = map_partitions(dd.from_pandas(frame(), npartitions=2), path, inputs=INPUTS)
+    workers = set(client.scheduler_info()["workers"])
+    with path.open("ab") as file:
+        file.write(b"more")
+    with pytest.raises(BatchError, match=r"is another file on this machine: it has"):
+        lazy.compute()
+    path.unlink()
+    lazy = lazy.assign(other=1)  # of which Dask does not know the error
+    with pytest.raises((BatchError, OSError)):
+        lazy.compute()
+    assert set(client.scheduler_info()["workers"]) == workers
+
+
+def test_paths_are_those_of_the_caller(client, path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(path.parent)  # the workers are elsewhere
+    got = map_partitions(dd.from_pandas(frame(), npartitions=2), path.name, inputs=INPUTS).compute()
+    assert len(got) == ROWS
+
+
 def test_each_row_is_once_in_the_output_though_a_worker_is_killed(client, tmp_path: Path) -> None:
     out = tmp_path / "out"
     table = pd.DataFrame({"x": np.arange(ROWS), "id": np.arange(ROWS)})

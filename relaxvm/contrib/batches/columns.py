@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -93,7 +93,8 @@ def _check_names(names: Sequence[Any]) -> None:
 def _stacked(values: Sequence[Any], name: str) -> Array:
     """The array of a column of Python objects: numbers, text, or arrays of one shape."""
     subject = f"column {readable(name)}"
-    missing = sum(value is None for value in values)
+    has_text = any(isinstance(value, (str, bytes)) for value in values)
+    missing = sum(_is_missing(value, has_text) for value in values)
     if missing:
         raise _missing(name, missing, len(values))
     if not len(values) or all(isinstance(value, (str, bytes)) for value in values):
@@ -114,10 +115,19 @@ def _stacked(values: Sequence[Any], name: str) -> Array:
     kinds = {array.dtype.kind for array in arrays}
     if not kinds <= set("biufc") and not kinds <= set("SU"):
         other = next(value for value, a in zip(values, arrays, strict=True)
-                     if a.dtype.kind not in "biufc")  # fmt: skip
+                     if a.dtype.kind not in ("SU" if has_text else "biufc"))  # fmt: skip
+        if has_text:
+            raise BatchError(f"{subject}: expected text in all rows, got {describe(other)}")
         raise BatchError(f"{subject}: expected numbers, arrays of numbers, or text, got "
                          f"{describe(other)}")  # fmt: skip
     return np.stack(arrays)
+
+
+def _is_missing(value: object, is_text: bool) -> bool:
+    """Whether a Python object stands for no value; among texts NaN does, too."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return is_text and isinstance(value, float) and value != value
 
 
 def _missing(name: str, count: int, rows: int) -> BatchError:
@@ -132,13 +142,23 @@ class _Arrays(Columns):
         _check_names(list(batch))
         self._batch = batch
         self.names = list(batch)
-        lengths = {name: len(value) for name, value in batch.items()}
+        lengths = {name: _length(name, value) for name, value in batch.items()}
         if len(set(lengths.values())) > 1:
             raise BatchError(f"columns: expected one length, got {lengths}")
         self.rows = next(iter(lengths.values()), 0)
 
     def array(self, name: str) -> Array:
         value = self._batch[name]
+        pandas, arrow = sys.modules.get("pandas"), sys.modules.get("pyarrow")
+        if pandas is not None and isinstance(value, pandas.Series):
+            return _of_series(value, name)
+        if arrow is not None and isinstance(value, (arrow.Array, arrow.ChunkedArray)):
+            return _of_arrow_column(value, name)
+        if isinstance(value, np.ma.MaskedArray):
+            missing = int(np.ma.getmaskarray(value).sum())
+            if missing:
+                raise _missing(name, missing, value.size)
+            value = value.data
         array: Array | None = value if isinstance(value, np.ndarray) else None
         if array is None or (array.dtype.hasobject and array.ndim == 1):
             return _stacked(value, name)
@@ -146,6 +166,15 @@ class _Arrays(Columns):
 
     def replaced(self, keep: Sequence[str], new: Mapping[str, Array]) -> dict[str, Any]:
         return {**{name: self._batch[name] for name in keep}, **new}
+
+
+def _length(name: str, value: Any) -> int:
+    """The number of rows of a column."""
+    is_one = isinstance(value, (str, bytes, Mapping, Set)) or getattr(value, "ndim", 1) == 0
+    if is_one or not hasattr(value, "__len__"):
+        raise BatchError(f"column {readable(name)}: expected an array or a list with a value for "
+                         f"each row, got {describe(value)}")  # fmt: skip
+    return len(value)
 
 
 class _Frame(Columns):
@@ -158,25 +187,36 @@ class _Frame(Columns):
         self.rows = len(frame)
 
     def array(self, name: str) -> Array:
-        series = self._frame[name]
-        if isinstance(series.dtype, np.dtype) and not series.dtype.hasobject:
-            return np.asarray(series)
-        if not isinstance(series.dtype, np.dtype):
-            missing = int(series.isna().sum())
-            if missing:
-                raise _missing(name, missing, self.rows)
-            own = getattr(series.dtype, "numpy_dtype", None)  # of nullable and of Arrow's numbers
-            if isinstance(own, np.dtype) and own.kind in "biufc":
-                return np.asarray(series.to_numpy(dtype=own))
-        return _stacked(series.to_numpy(dtype=object), name)
+        return _of_series(self._frame[name], name)
 
     def replaced(self, keep: Sequence[str], new: Mapping[str, Array]) -> Any:
         import pandas
 
         found = self._frame[list(keep)]
         index = self._frame.index
-        columns = {name: pandas.Series(_nested(array), index=index) for name, array in new.items()}
+        text = pandas.Series(np.array([""], object)).dtype  # what pandas makes of text
+        columns = {
+            name: pandas.Series(
+                _nested(array), index=index,
+                dtype=text if array.ndim == 1 and array.dtype.hasobject else None,
+            )
+            for name, array in new.items()
+        }  # fmt: skip
         return found.assign(**columns) if columns else found
+
+
+def _of_series(series: Any, name: str) -> Array:
+    """The numbers, texts or arrays of a Series of pandas."""
+    if isinstance(series.dtype, np.dtype) and not series.dtype.hasobject:
+        return np.asarray(series)
+    if not isinstance(series.dtype, np.dtype):
+        missing = int(series.isna().sum())
+        if missing:
+            raise _missing(name, missing, len(series))
+        own = getattr(series.dtype, "numpy_dtype", None)  # of nullable and of Arrow's numbers
+        if isinstance(own, np.dtype) and own.kind in "biufc":
+            return np.asarray(series.to_numpy(dtype=own))
+    return _stacked(series.to_numpy(dtype=object), name)
 
 
 def _nested(array: Array) -> Any:
@@ -199,15 +239,7 @@ class _Arrow(Columns):
         self.rows = table.num_rows
 
     def array(self, name: str) -> Array:
-        import pyarrow as pa
-
-        column = self._table.column(name)
-        if isinstance(column, pa.ChunkedArray):
-            column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-            if isinstance(column, pa.ChunkedArray):  # what some types become
-                parts = [_of_arrow(chunk, name, self.rows) for chunk in column.chunks]
-                return np.concatenate(parts) if parts else np.empty(0, object)
-        return _of_arrow(column, name, self.rows)
+        return _of_arrow_column(self._table.column(name), name)
 
     def replaced(self, keep: Sequence[str], new: Mapping[str, Array]) -> Any:
         import pyarrow as pa
@@ -219,6 +251,19 @@ class _Arrow(Columns):
             fields.append(pa.field(name, arrays[-1].type))
         schema = pa.schema(fields, metadata=self._table.schema.metadata)
         return type(self._table).from_arrays(arrays, schema=schema)
+
+
+def _of_arrow_column(column: Any, name: str) -> Array:
+    """The numbers, texts or tensors of a column of Arrow."""
+    import pyarrow as pa
+
+    rows = len(column)
+    if isinstance(column, pa.ChunkedArray):
+        column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+        if isinstance(column, pa.ChunkedArray):  # what some types become
+            parts = [_of_arrow(chunk, name, rows) for chunk in column.chunks]
+            return np.concatenate(parts) if parts else np.empty(0, object)
+    return _of_arrow(column, name, rows)
 
 
 def _of_arrow(array: Any, name: str, rows: int) -> Array:
@@ -266,8 +311,8 @@ def _to_arrow(array: Array) -> Any:
 
     if array.dtype.kind == "V":  # the small floating-point types, of which Arrow has none
         array = array.astype(np.float32)
-    if array.ndim == 1:
-        return pa.array(array)
+    if array.ndim == 1:  # of text, even if there are no rows
+        return pa.array(array, pa.string() if array.dtype.hasobject else None)
     array = np.ascontiguousarray(array)
     if array.ndim == 2 and array.shape[1] and not array.dtype.hasobject:
         return pa.FixedSizeListArray.from_arrays(pa.array(array.reshape(-1)), array.shape[1])

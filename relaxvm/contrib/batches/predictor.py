@@ -75,9 +75,10 @@ class Predictor:
 
     Raises:
         OSError, FormatError, VerifyError, LimitError, LinkError: as for `relaxvm.VirtualMachine`.
-        BatchError: an input or output is unknown, an input is no tensor, or the function keeps
-            state from call to call, so that its results would depend on the order of batches.
-        TypeError: `model` is none.
+        BatchError: an input or output is unknown, an input is no tensor, a constant is not what the
+            model takes, or the function keeps state from call to call, so that its results would
+            depend on the order of batches.
+        TypeError: `model` is none, or an option is of another kind.
     """
 
     def __init__(
@@ -106,13 +107,8 @@ class Predictor:
             raise BatchError(f"{describe_model(model)} keeps state from call to call, so results "
                              f"would depend on the order of batches; compile it with its state as "
                              f"inputs and outputs (functional=True)")  # fmt: skip
-        self._constants = dict(constants or {})
-        self._inputs = dict(inputs or {})
-        known = [field.name for field in self._interface.inputs]
-        for name in (*self._inputs, *self._constants):
-            if name not in known:
-                raise BatchError(f"unknown input {readable(name)}{did_you_mean(name, known)}; the "
-                                 f"model has {', '.join(map(readable, known))}")  # fmt: skip
+        self._inputs = {} if inputs is None else _named("inputs", inputs)
+        self._constants = _constants(constants, self._interface, self._inputs)
         self._fields = [f for f in self._interface.inputs if f.name not in self._constants]
         for field in self._fields:
             if field.kind not in ("tensor", "any") or field.dims == ():
@@ -120,7 +116,7 @@ class Predictor:
                 raise BatchError(f"input {readable(field.name)} is {what}, the same for all rows: "
                                  f"it needs a value in constants=")  # fmt: skip
         self._outputs = _output_names(outputs)
-        self._keep = None if keep is None else list(keep)
+        self._keep = None if keep is None else _list_of_names("keep", keep)
         self._rows = self._fixed_rows()
         self._made_of = model
         self._size = _size_of(model)
@@ -168,6 +164,35 @@ class Predictor:
                                  f"{did_you_mean(name, columns.names)}")  # fmt: skip
         return columns.replaced(keep, self._as_columns(results, keep))
 
+    def check(self, batch: Any) -> None:
+        """Check that columns have data types and shapes that the model takes, as far as a batch
+        without rows tells them.
+
+        Raises:
+            BatchError, TypeError: as a call.
+        """
+        columns = columns_of(batch)
+        for name, names in self._columns_taken(columns).items():
+            field = next(field for field in self._fields if field.name == name)
+            if isinstance(self._inputs.get(name, ""), str):
+                self.check_arrays({name: columns.find(names[0])})
+                continue
+            for each in names:
+                array = columns.find(each)
+                if field.dtype is not None and not array.dtype.hasobject:
+                    _converted(array, field.dtype, f"column {readable(each)}")
+
+    def check_arrays(self, arrays: Mapping[str, Array]) -> None:
+        """Check data types and shapes of arrays of inputs; those of objects may be anything.
+
+        Raises:
+            BatchError: the model does not take them.
+        """
+        for field in self._fields:
+            array = arrays.get(field.name)
+            if array is not None and not array.dtype.hasobject:
+                _fitted(array, field)
+
     def predict(self, arrays: Mapping[str, Array], rows: int | None = None) -> dict[str, Array]:
         """The outputs for arrays of inputs, without tables.
 
@@ -182,6 +207,14 @@ class Predictor:
             BatchError: they do not fit the model, or an output does not have a row for each row.
             Exception: what the model raises, with a note on the batch.
         """
+        for name, array in arrays.items():
+            if name not in self.row_inputs:
+                raise BatchError(f"unknown input {readable(name)}"
+                                 f"{did_you_mean(name, self.row_inputs)}; expected "
+                                 f"{', '.join(map(readable, self.row_inputs))}")  # fmt: skip
+            if not isinstance(array, np.ndarray):
+                raise TypeError(f"input {readable(name)}: expected an array, got "
+                                f"{describe(array)}")  # fmt: skip
         counts = {len(array) if array.ndim else -1 for array in arrays.values()}
         if rows is None:
             rows = counts.pop() if len(counts) == 1 else -1
@@ -342,11 +375,81 @@ def restored(
 def _output_names(outputs: Names | Iterable[str] | None) -> dict[str, str | list[str]] | None:
     if outputs is None:
         return None
-    if isinstance(outputs, str):
-        return {outputs: outputs}
-    if not isinstance(outputs, Mapping):
-        return {name: name for name in outputs}
-    return {n: each if isinstance(each, str) else list(each) for n, each in outputs.items()}
+    if isinstance(outputs, Mapping):
+        return _named("outputs", outputs)
+    return {name: name for name in _list_of_names("outputs", outputs)}
+
+
+def _named(option: str, names: Any) -> dict[str, str | list[str]]:
+    """A dict from names to a name or several."""
+    if not isinstance(names, Mapping):
+        raise TypeError(f"{option}: expected a dict, got {describe(names)}")
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"{option}: expected names, got {describe(name)}")
+    return {
+        name: each if isinstance(each, str) else _list_of_names(f"{option}: {readable(name)}", each)
+        for name, each in names.items()
+    }
+
+
+def _list_of_names(subject: str, names: Any) -> list[str]:
+    """Names, none of them twice; one is a list of its own."""
+    if isinstance(names, str):
+        return [names]
+    if not isinstance(names, Iterable):
+        raise TypeError(f"{subject}: expected names, got {describe(names)}")
+    found = list(names)
+    if not found and subject.startswith("inputs"):
+        raise BatchError(f"{subject}: expected the names of columns, got none")
+    for name in found:
+        if not isinstance(name, str):
+            raise TypeError(f"{subject}: expected names, got {describe(name)}")
+        if found.count(name) > 1 and not subject.startswith("inputs"):
+            raise BatchError(f"{subject}: the name {readable(name)} is there twice")
+    return found
+
+
+def _constants(
+    constants: Any, interface: Interface, inputs: Mapping[str, object]
+) -> dict[str, Any]:
+    """The inputs that are the same for all rows, as the model takes them."""
+    if constants is not None and not isinstance(constants, Mapping):
+        raise TypeError(f"constants: expected a dict, got {describe(constants)}")
+    fields = {field.name: field for field in interface.inputs}
+    found = {}
+    for name in (*inputs, *(constants or ())):
+        if name not in fields:
+            raise BatchError(f"unknown input {readable(name)}{did_you_mean(name, list(fields))}; "
+                             f"the model has {', '.join(map(readable, fields))}")  # fmt: skip
+    for name, value in (constants or {}).items():
+        if name in inputs:
+            raise BatchError(f"input {readable(name)} is in inputs= and in constants=")
+        found[name] = _constant(value, fields[name])
+    return found
+
+
+def _constant(value: Any, field: Field) -> Any:
+    """A constant as the model takes it."""
+    if field.kind != "tensor" or field.dtype is None:
+        return value
+    subject = f"constants: {readable(field.name)}"
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise BatchError(f"{subject}: expected an array, got {describe(value)}") from None
+    array = _converted(array, field.dtype, subject)
+    dims = field.dims
+    if dims is not None:
+        pairs = zip(dims, array.shape, strict=False)
+        if array.ndim != len(dims) or any(isinstance(n, int) and n != size for n, size in pairs):
+            raise BatchError(f"{subject}: expected the shape [{_shown(dims)}], got "
+                             f"{list(array.shape)}")  # fmt: skip
+    return array
+
+
+def _shown(dims: Iterable[object]) -> str:
+    return ", ".join("?" if dim is None else str(dim) for dim in dims)
 
 
 def _spread(array: Array, names: Sequence[str], output: str) -> dict[str, Array]:
@@ -363,37 +466,57 @@ def _fitted(array: Array, field: Field) -> Array:
     subject = f"input {readable(field.name)}"
     if field.dtype is not None:
         array = _converted(array, field.dtype, subject)
-    if field.dims is None or array.ndim == len(field.dims):
+    if field.dims is None:
         return array
     last = field.dims[-1]
     if array.ndim + 1 == len(field.dims) and (last == 1 or not isinstance(last, int)):
-        return array[..., None]
-    dims = ", ".join("?" if dim is None else str(dim) for dim in field.dims)
-    raise BatchError(f"{subject}: expected the shape [{dims}], got {list(array.shape)}")
+        array = array[..., None]
+    sizes = zip(field.dims[1:], array.shape[1:], strict=False)
+    if array.ndim == len(field.dims) and all(
+        dim == size for dim, size in sizes if isinstance(dim, int)
+    ):
+        return array
+    raise BatchError(f"{subject}: expected the shape [{_shown(field.dims)}], got "
+                     f"{list(array.shape)}")  # fmt: skip
 
 
 def _converted(array: Array, dtype: np.dtype[Any], subject: str) -> Array:
     """The same values in another data type; of floating-point numbers the nearest."""
-    if array.dtype == dtype:
+    if array.dtype == dtype and not dtype.hasobject:
         return array
     if dtype.hasobject:
-        if array.dtype.kind in "SU" or array.dtype.hasobject:
+        if array.dtype.kind == "U":
             return array.astype(object)
-        raise BatchError(f"{subject}: expected text, got {array.dtype}")
-    is_float = dtype.kind in "fcV"
-    if array.dtype.kind not in "biufV" or (array.dtype.kind in "fV" and not is_float):
+        if not array.dtype.hasobject:
+            raise BatchError(f"{subject}: expected text, got {array.dtype}")
+        other = next((value for value in array.flat if not isinstance(value, str)), None)
+        if other is not None:
+            raise BatchError(f"{subject}: expected text, got {describe(other)}")
+        return array
+    is_number = array.dtype.kind in "biuf" or _is_small_float(array.dtype)
+    of_float = array.dtype.kind == "f" or _is_small_float(array.dtype)
+    to_float = dtype.kind in "fc" or _is_small_float(dtype)
+    if not is_number or (of_float and not to_float):
         raise BatchError(f"{subject}: expected {dtype}, got {array.dtype}; convert the column "
                          f"first")  # fmt: skip
-    if array.dtype.kind in "fV":
+    if of_float:
         with np.errstate(over="ignore"):
             return array.astype(dtype)
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         found = array.astype(dtype)
-        wrong = found.astype(array.dtype) != array
+        wrong = (found.astype(array.dtype) != array) | ((found < 0) != (array < 0))
+        if to_float and array.dtype.kind != "b":  # of a number above the largest one, the way back
+            above = 2.0 ** int(np.iinfo(array.dtype).max).bit_length()  # has no fixed result
+            wrong |= found.astype(np.complex128).real >= above
     if wrong.any():
         raise BatchError(f"{subject}: expected {dtype}, got {array.dtype} with {array[wrong][0]}, "
                          f"which {dtype} does not have")  # fmt: skip
     return found
+
+
+def _is_small_float(dtype: np.dtype[Any]) -> bool:
+    """Whether it is one of the floating-point types that numpy itself does not have."""
+    return dtype.kind == "V" and dtype.name.startswith(("float", "bfloat"))
 
 
 def _row_of_zeros(array: Array, field: Field) -> Array:
