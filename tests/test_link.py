@@ -259,6 +259,15 @@ def test_the_command(tmp_path, capsys) -> None:
     np.testing.assert_array_equal(VirtualMachine(output)["d.main"](X, X), 4 * X)
 
 
+def test_a_file_is_not_overwritten_by_what_is_made_of_it(tmp_path, capsys) -> None:
+    path = tmp_path / "it.vmexec"
+    programs.double().save(path)
+    before = path.read_bytes()
+    assert cli.main(["link", f"a={path}", f"b={path}", "-o", str(path)]) == Exit.USAGE
+    assert "would be overwritten; choose another --output" in capsys.readouterr().err
+    assert path.read_bytes() == before
+
+
 @pytest.mark.parametrize(
     ("files", "message"),
     [

@@ -46,6 +46,8 @@ def _link(args: argparse.Namespace, console: Console) -> int:
             executable = open_executable(path, limits).executable
             verify(executable).check()
         executables[prefix] = executable
+        if os.path.exists(args.output) and os.path.samefile(path, args.output):
+            raise UsageError(f"{readable(path)} would be overwritten; choose another --output")
     try:
         linked = link(executables)
     except ValueError as error:

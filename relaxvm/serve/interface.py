@@ -171,7 +171,9 @@ class Interface(NamedTuple):
 
 
 def _dims_text(field: Field) -> str:
-    return "unknown" if field.dims is None else f"[{', '.join(map(str, field.dims))}]"
+    if field.dims is None:
+        return "unknown"
+    return f"[{', '.join('?' if dim is None else str(dim) for dim in field.dims)}]"
 
 
 def _input(name: str, spec: ParamSpec) -> Field:
