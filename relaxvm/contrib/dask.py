@@ -84,7 +84,7 @@ def _token(predictor: batches.Predictor) -> str:
     """What tells a predictor from others for Dask, which computes equal things once."""
     tokenize = _dask("dask.tokenize").tokenize
     model = predictor._made_of
-    options = {**predictor._options, "functions": repr(predictor._options["functions"])}
+    options = dict(predictor._options)  # functions by what they do: their addresses occur again
     options["constants"] = dict(options["constants"] or {})
     if isinstance(model, VMExecutable):
         from ..executable.formats.binary import digest

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from relaxvm import ExecBuilder
 from relaxvm.contrib import dask as rvm_dask
 from relaxvm.contrib.batches import BatchError
 from relaxvm.contrib.dask import Predictor, long_run, map_blocks, map_partitions
@@ -120,6 +121,31 @@ def test_equal_calls_have_equal_names(path: Path) -> None:
     first, second = (map_partitions(data, path, inputs=INPUTS) for _ in range(2))
     assert first._name == second._name
     assert first._name != map_partitions(data, path, inputs=INPUTS, keep=[])._name
+
+
+def test_functions_are_told_apart_by_what_they_do(client, tmp_path: Path) -> None:
+    """Their text may be the same: one may be where another was in memory."""
+
+    class Scale:
+        def __init__(self, k: int) -> None:
+            self.k = k
+
+        def __call__(self, x):
+            return x * self.k
+
+        def __repr__(self) -> str:
+            return "<function <lambda> at 0x7f0000000000>"
+
+    eb = ExecBuilder()
+    with eb.function("main", num_inputs=1, param_names=["x"]):
+        eb.emit_call("scale", args=[eb.r(0)], dst=eb.r(1))
+        eb.emit_ret(eb.r(1))
+    eb.get().save(tmp_path / "scale.vmexec")
+    x = np.arange(4.0)
+    for k in (1, 2, 3):
+        functions = {"scale": Scale(k)}
+        got = map_blocks(da.from_array(x, chunks=2), tmp_path / "scale.vmexec", functions=functions)
+        np.testing.assert_array_equal(got.compute(), k * x)
 
 
 def test_blocks(client) -> None:
