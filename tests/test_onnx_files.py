@@ -4,6 +4,7 @@ behind nodes, functions of the model."""
 from __future__ import annotations
 
 import itertools
+import warnings
 from typing import Any
 
 import numpy as np
@@ -163,6 +164,20 @@ def test_the_mean_of_nothing() -> None:
                      ["y"], opset=13)  # fmt: skip
     with np.errstate(all="ignore"):
         assert np.isnan(run(model, np.zeros((0, 2), "f4"))).tolist() == [True, True]
+
+
+@pytest.mark.parametrize("attributes", [{}, {"alpha": 0.5}])
+@pytest.mark.parametrize("op_type", ["Elu", "Selu", "Celu"])
+def test_large_numbers_overflow_nowhere(op_type: str, attributes: dict[str, float]) -> None:
+    x = np.array([-1e4, -1, 0, 1, 1e4, np.inf, -np.inf, np.nan], "f4")
+    alpha = attributes.get("alpha", 1.6732632423543772 if op_type == "Selu" else 1.0)
+    gamma = 1.0507009873554805 if op_type == "Selu" else 1.0
+    below = alpha * (np.exp(np.minimum(x, 0) / (alpha if op_type == "Celu" else 1)) - 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = model_of([node(op_type, "x", "y", **attributes)], {"x": (FLOAT, ["n"])}, ["y"])
+        got = run(model, x)
+    np.testing.assert_allclose(got, gamma * np.where(x > 0, x, below), rtol=1e-6)
 
 
 # Names

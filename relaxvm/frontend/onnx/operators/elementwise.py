@@ -288,8 +288,10 @@ def is_inf(
 @onnx("Elu", since=6)
 def elu(g: Graph, x: Value, *, alpha: float = 1.0) -> Expr:
     """x where it is positive, else alpha * (exp(x) - 1)."""
-    below = g.op("multiply", g.op("expm1", x), scalar(g, alpha, x))
-    return g.op("where", g.op("less", x, scalar(g, 0, x)), below, x)
+    zero = scalar(g, 0, x)
+    negative = g.op("minimum", x, zero)  # exp of large numbers, which is not used, overflows
+    below = g.op("multiply", g.op("expm1", negative), scalar(g, alpha, x))
+    return g.op("where", g.op("less", x, zero), below, x)
 
 
 @onnx("Selu", since=6)
@@ -304,8 +306,10 @@ def selu(
 def celu(g: Graph, x: Value, *, alpha: float = 1.0) -> Expr:
     """max(x, 0) + min(alpha * (exp(x / alpha) - 1), 0)."""
     zero = scalar(g, 0, x)
-    bent = g.op("expm1", g.op("divide", x, scalar(g, alpha, x)))
-    below = g.op("minimum", g.op("multiply", bent, scalar(g, alpha, x)), zero)
+    ratio = g.op("divide", x, scalar(g, alpha, x))
+    if alpha > 0:  # exp of large numbers, which is not used, overflows
+        ratio = g.op("minimum", ratio, zero)
+    below = g.op("minimum", g.op("multiply", g.op("expm1", ratio), scalar(g, alpha, x)), zero)
     return g.op("add", g.op("maximum", x, zero), below)
 
 

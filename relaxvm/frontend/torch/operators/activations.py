@@ -81,6 +81,8 @@ def elu(c: Emitter, self: Tensor, alpha: Any = 1, scale: Any = 1, input_scale: A
     """scale * x where it is positive, else scale * alpha * (exp(input_scale * x) - 1)."""
     dtype = dtype_of(self)
     bent = self if input_scale == 1 else c.op("multiply", self, number(c, input_scale, dtype))
+    if input_scale > 0:  # exp of large numbers, which is not used, overflows
+        bent = c.op("minimum", bent, number(c, 0, dtype))
     below = c.op("expm1", bent)
     if alpha * scale != 1:
         below = c.op("multiply", below, number(c, alpha * scale, dtype))
