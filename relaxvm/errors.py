@@ -174,6 +174,11 @@ class CancelledError(RelaxVMError):
 class DeadlineError(RelaxVMError, TimeoutError):
     """A call in a scheduler did not end within its timeout."""
 
+    def __new__(cls, *args: object) -> DeadlineError:
+        # Both bases have a `__new__`, and that of the first one does not make a TimeoutError.
+        # Programs that make exceptions by `__new__` alone, such as tblib's, need the other one.
+        return TimeoutError.__new__(cls, *args)
+
 
 class QueueFullError(RelaxVMError):
     """As many calls wait in a scheduler as may, so it takes no further one now."""

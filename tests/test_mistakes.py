@@ -157,6 +157,9 @@ def test_errors_survive_pickling() -> None:
     for error in made:
         copy = pickle.loads(pickle.dumps(error))
         assert (type(copy), str(copy), vars(copy)) == (type(error), str(error), vars(error))
+        # As packages do that pickle tracebacks, too.
+        kind = type(error)
+        assert isinstance(kind.__new__(kind, *error.args), kind)
 
 
 # At the prompt

@@ -91,7 +91,7 @@ class _Rewriter(ExprMutator):
         new = super().visit_block(block)
         # Those of this block cannot be used after it.
         self._twins = {
-            var: twin for var, twin in self._twins.items() if type(twin) is not DataflowVar
+            var: twin for var, twin in self._twins.items() if not isinstance(twin, DataflowVar)
         }
         return new
 
