@@ -14,7 +14,7 @@ import heapq
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,7 +71,7 @@ class Job:
 
 BASE: Final = Job()
 
-SCENARIOS: Final[dict[str, dict[str, object]]] = {
+SCENARIOS: Final[dict[str, dict[str, Any]]] = {
     "as it should be": {},
     "each worker reads the weights": {"loads": "worker"},
     "weights from machine to machine": {"loads": "tree"},
@@ -213,7 +213,7 @@ def main() -> None:
         for machines in options.machines:
             job = replace(
                 BASE, machines=machines, workers=options.workers, rows=options.rows, **changes
-            )  # type: ignore[arg-type]
+            )
             found[name][machines] = simulate(job, options.seed) / useful(job)
     if options.json:
         print(json.dumps(found))

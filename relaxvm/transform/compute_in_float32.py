@@ -145,12 +145,12 @@ class _Rewriter(ExprMutator):
         if not all(map(self._is_known, args)):
             return None
         new_args = [self._single_of(arg) for arg in args]
-        attrs = call.attrs
+        attrs: Any = call.attrs
         changed = {
             key: _SINGLE for key in _ATTRIBUTES if str(attrs.get(key, "")) in self._halves
         }
         if changed:
-            attrs = {**attrs, **changed}  # type: ignore[assignment]
+            attrs = {**attrs, **changed}
         new = self.infer(Call(call.op, new_args, attrs, call.ty_args, span=call.span))
         return self._computed(binding, new)
 

@@ -12,6 +12,25 @@ import numpy as np
 
 from relaxvm import ExecBuilder, VMExecutable
 
+ROWS = 400
+INPUTS = {"x": ["a", "b", "c", "d"], "y": ["d", "c", "b", "a"]}
+
+
+def frame() -> Any:
+    """A table of pandas: four columns of numbers, and the number of the row."""
+    import pandas as pd
+
+    numbers = np.random.default_rng(0).random((ROWS, 4))
+    made = pd.DataFrame(numbers, columns=list("abcd"))
+    made["id"] = np.arange(ROWS)
+    return made
+
+
+def expected(table: Any) -> np.ndarray:
+    """What the program `double` makes of its rows, with `INPUTS`."""
+    x = table[list("abcd")].to_numpy(np.float32)
+    return 2 * (x + x[:, ::-1])
+
 
 def counting(last: int) -> VMExecutable:
     """``main(x)``: calls "tests.tick" so many times, and returns ``x`` plus what they add."""

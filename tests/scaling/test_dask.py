@@ -16,7 +16,16 @@ from relaxvm.contrib.batches import BatchError
 from relaxvm.contrib.dask import Predictor, long_run, map_blocks, map_partitions
 
 from ..serving import programs
-from .programs import counting, functions_of_counting, ticks, wait_until
+from .programs import (
+    INPUTS,
+    ROWS,
+    counting,
+    expected,
+    frame,
+    functions_of_counting,
+    ticks,
+    wait_until,
+)  # fmt: skip
 
 dask = pytest.importorskip("dask")
 dd = pytest.importorskip("dask.dataframe")
@@ -24,22 +33,6 @@ da = pytest.importorskip("dask.array")
 pa = pytest.importorskip("pyarrow")
 pd = pytest.importorskip("pandas")
 distributed = pytest.importorskip("distributed")
-
-ROWS = 400
-INPUTS = {"x": ["a", "b", "c", "d"], "y": ["d", "c", "b", "a"]}
-
-
-def frame() -> pd.DataFrame:
-    numbers = np.random.default_rng(0).random((ROWS, 4))
-    made = pd.DataFrame(numbers, columns=list("abcd"))
-    made["id"] = np.arange(ROWS)
-    return made
-
-
-def expected(table: pd.DataFrame) -> np.ndarray:
-    x = table[list("abcd")].to_numpy(np.float32)
-    return 2 * (x + x[:, ::-1])
-
 
 @pytest.fixture(scope="module")
 def client():

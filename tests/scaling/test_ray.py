@@ -22,28 +22,21 @@ from relaxvm.script import ir as I
 from relaxvm.script import relax as R
 
 from ..serving import programs
-from .programs import counting, functions_of_counting, ticks, wait_until
+from .programs import (
+    INPUTS,
+    ROWS,
+    counting,
+    expected,
+    frame,
+    functions_of_counting,
+    ticks,
+    wait_until,
+)  # fmt: skip
 
 ray = pytest.importorskip("ray")
 pytest.importorskip("ray.data")
 pd = pytest.importorskip("pandas")
 cluster_utils = pytest.importorskip("ray.cluster_utils")
-
-ROWS = 400
-INPUTS = {"x": ["a", "b", "c", "d"], "y": ["d", "c", "b", "a"]}
-
-
-def frame() -> pd.DataFrame:
-    numbers = np.random.default_rng(0).random((ROWS, 4))
-    made = pd.DataFrame(numbers, columns=list("abcd"))
-    made["id"] = np.arange(ROWS)
-    return made
-
-
-def expected(table: pd.DataFrame) -> np.ndarray:
-    x = table[list("abcd")].to_numpy(np.float32)
-    return 2 * (x + x[:, ::-1])
-
 
 @pytest.fixture(scope="module")
 def cluster():

@@ -341,6 +341,22 @@ static int get_rest(const RvmKernelCall *call, Product *p) {
     return is_byte(out->dtype) || (is_absent(b + SCALE) && is_absent(b + ZERO));
 }
 
+/* Images of blocks, and the windows of a convolution of p->tall * p->wide taps. */
+static int get_windows(const RvmBuffer *x, const RvmBuffer *out, const IntegerParams *q, Product *p) {
+    p->height = x->dims[2];
+    p->width = x->dims[3];
+    p->rows = out->dims[2];
+    p->columns = out->dims[3];
+    p->stride_y = q->strides.values[0];
+    p->stride_x = q->strides.values[1];
+    p->dilation_y = q->dilation.values[0];
+    p->dilation_x = q->dilation.values[1];
+    p->top = q->padding.values[0];
+    p->left = q->padding.values[1];
+    return get_axis(q, 0, p->height, p->tall, p->rows, &p->padded_height) &&
+           get_axis(q, 1, p->width, p->wide, p->columns, &p->padded_width);
+}
+
 /* x[..., inputs], weight[blocks, lines, 4, 16, 4], out[..., outputs] */
 static int get_linear(const RvmKernelCall *call, Product *p) {
     const RvmBuffer *x = call->buffers + X, *weight = call->buffers + WEIGHT, *out = call->buffers + OUT;
@@ -384,20 +400,7 @@ static int get_conv(const RvmKernelCall *call, Product *p) {
     p->lines = weight->dims[1];
     p->tall = weight->dims[2];
     p->wide = weight->dims[3];
-    p->height = x->dims[2];
-    p->width = x->dims[3];
-    p->rows = out->dims[2];
-    p->columns = out->dims[3];
-    p->stride_y = q->strides.values[0];
-    p->stride_x = q->strides.values[1];
-    p->dilation_y = q->dilation.values[0];
-    p->dilation_x = q->dilation.values[1];
-    p->top = q->padding.values[0];
-    p->left = q->padding.values[1];
-    if (x->dims[1] != p->lines || out->dims[1] != p->outputs || !get_rest(call, p) ||
-        !get_axis(q, 0, p->height, p->tall, p->rows, &p->padded_height) ||
-        !get_axis(q, 1, p->width, p->wide, p->columns, &p->padded_width))
-        return 0;
+    if (x->dims[1] != p->lines || out->dims[1] != p->outputs || !get_rest(call, p) || !get_windows(x, out, q, p)) return 0;
     p->terms = p->lines * p->tall * p->wide;
     p->is_flat = p->tall == 1 && p->wide == 1 && p->stride_x == 1 && p->stride_y == 1 &&
                  p->padded_height == p->height && p->padded_width == p->width;
@@ -733,18 +736,7 @@ static int get_depthwise(const RvmKernelCall *call, Product *p) {
     p->channels = p->outputs * RVM_BLOCK;
     p->tall = weight->dims[1];
     p->wide = weight->dims[2];
-    p->height = x->dims[2];
-    p->width = x->dims[3];
-    p->rows = out->dims[2];
-    p->columns = out->dims[3];
-    p->stride_y = q->strides.values[0];
-    p->stride_x = q->strides.values[1];
-    p->dilation_y = q->dilation.values[0];
-    p->dilation_x = q->dilation.values[1];
-    p->top = q->padding.values[0];
-    p->left = q->padding.values[1];
-    return get_rest(call, p) && get_axis(q, 0, p->height, p->tall, p->rows, &p->padded_height) &&
-           get_axis(q, 1, p->width, p->wide, p->columns, &p->padded_width) && p->tall * p->wide <= MOST_TAPS;
+    return get_rest(call, p) && get_windows(x, out, q, p) && p->tall * p->wide <= MOST_TAPS;
 }
 
 /* Of a thread: rows of the image, as floats, and weights of a block. */
