@@ -310,10 +310,12 @@ def test_kernels_have_the_names_of_the_nodes(path: Path) -> None:
 def test_errors_show_the_node(path: Path) -> None:
     vm = relaxvm.VirtualMachine(path)
     x = np.ones((3, 2), "float32")
-    with pytest.raises(Exception, match="") as caught:
+    with pytest.raises(ValueError, match="expected shapes that broadcast") as caught:
         vm.main(x, x[:2], np.ones(3, "float32"))
     notes = "\n".join(caught.value.__notes__)
     assert "net.onnx:2" in notes
+    assert "Relu: layer/biased:0 -> out" in notes
+    assert "which also computes layer_biased_0 at" in notes
     assert "Add 'add 1': hidden, b -> layer/biased:0" in notes
 
 
@@ -330,7 +332,10 @@ def test_profiles_by_node(path: Path, capsys: Any) -> None:
     assert row.source.endswith("net.onnx:1")
     total = sum(each.self_ns for each in seen.lines)
     assert total <= seen.results.wall_ns
-    assert "Add 'add 1': hidden, b -> layer/biased:0" in seen.table(by="line")
+    add = "Add 'add 1': hidden, b -> layer/biased:0"
+    assert lines["Relu: layer/biased:0 -> out"].parts == (add,), "one kernel for both"
+    assert row.parts == ()
+    assert f"  with {add}\n" in seen.table(by="line")
     assert seen.to_csv(by="line").startswith("source,text,count")
     assert {each["text"] for each in seen.to_dict()["lines"]} == set(lines)
     options = ["--random", "--dim", "batch=4", "--dim", "wide=2", "--profile"]

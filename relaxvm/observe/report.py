@@ -164,7 +164,13 @@ def _table(rows: Sequence[Timing], by: str) -> list[str]:
         for line in (head, *cells)
     ]
     labels = [by, *map(_label, rows)]
-    return [f"{line}  {label}" for line, label in zip(numbers, labels, strict=True)]
+    lines: list[str] = []
+    for number, label, row in zip(numbers, labels, (None, *rows), strict=True):
+        lines.append(f"{number}  {label}")
+        if isinstance(row, LineRow):
+            indent = " " * len(number)
+            lines += [f"{indent}    with {readable(part, _LINE_WIDTH)}" for part in row.parts]
+    return lines
 
 
 def _label(row: Timing) -> str:

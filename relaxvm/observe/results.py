@@ -13,6 +13,7 @@ import numpy as np
 
 from ..executable import FunctionInfo, VMExecutable
 from ..executable.debug_info import DebugInfo
+from ..executable.formats.places import part_lines
 from ..executable.formats.text import format_instruction
 from ..isa import FuncKind
 from ..values import Shape
@@ -108,10 +109,13 @@ class LineRow(Timing):
     Attributes:
         source: ``file:line``; empty for calls that come from nowhere in the source.
         text: the line; empty if it is not known.
+        parts: other lines that these calls compute as well, since a pass has put them into one
+            operation; they have rows of their own only for their other calls.
     """
 
     source: str
     text: str
+    parts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,9 +227,12 @@ def collect(recorder: Recorder, executable: VMExecutable, origin: int, call_cost
     for name, tally in functions.items():
         categories[place.category(name)] += tally.own
     lines: dict[tuple[str, str], Tally] = {}
+    parts: dict[tuple[str, str], dict[str, None]] = {}
     for (pc, _), tally in sorted(sites.items(), key=itemgetter(0)):
         if pc != RUN:
-            _merge(lines.setdefault(line_of(executable.debug, pc), Tally()), tally)
+            line = line_of(executable.debug, pc)
+            _merge(lines.setdefault(line, Tally()), tally)
+            parts.setdefault(line, {}).update(dict.fromkeys(_parts_of(executable.debug, pc)))
     return Results(
         functions=tuple(
             FunctionRow(**_timing(tally, wall), name=name, category=place.category(name))
@@ -246,8 +253,8 @@ def collect(recorder: Recorder, executable: VMExecutable, origin: int, call_cost
             for source, variable in [source_of(executable.debug, pc)]
         ),
         lines=tuple(
-            LineRow(**_timing(tally, wall), source=source, text=text)
-            for (source, text), tally in lines.items()
+            LineRow(**_timing(tally, wall), source=line[0], text=line[1], parts=tuple(parts[line]))
+            for line, tally in lines.items()
         ),
         threads=tuple(ThreadRow(t.name, t.native_id, t.runs, t.wall_ns) for t in threads),
         memory=tuple(sorted(
@@ -273,6 +280,10 @@ def line_of(debug: DebugInfo | None, pc: int) -> tuple[str, str]:
     if debug is None or span is None:
         return "", ""
     return f"{span.file}:{span.line}", (debug.line(span.file, span.line) or "").strip()
+
+
+def _parts_of(debug: DebugInfo | None, pc: int) -> list[str]:
+    return [] if debug is None else part_lines(debug, debug.location(pc))
 
 
 def source_of(debug: DebugInfo | None, pc: int) -> tuple[str, str]:

@@ -207,5 +207,10 @@ def model_pipeline(
             transform.BlockConvolutions(precise=precise, winograd=memory != "low"),
             transform.PackLinear(precise=precise),
         ]
-    passes += [transform.LegalizeOps(), transform.FuseOps(), transform.DeadCodeElimination()]
+    passes += [
+        transform.LegalizeOps(),
+        transform.DeadCodeElimination(),  # a result that nobody uses ends a chain
+        transform.ConvertToDataflow(),  # frontends of models make no dataflow blocks
+        transform.FuseOps(),
+    ]
     return Sequential([*passes, *_lowering(keep_apart)], name="model")

@@ -13,10 +13,12 @@ from ...messages import readable
 from ..debug_info import DebugInfo, Location, Span
 from ..underline import underlined
 
-__all__ = ["excerpt", "parts_text", "place_lines", "place_note", "place_text", "span_text"]
+__all__ = ["excerpt", "part_lines", "parts_text", "place_lines", "place_note", "place_text", "span_text"]
 
 _NAME: Final = 80
 """The most characters shown of the name of a file or variable."""
+_TEXT: Final = 200
+"""The most characters shown of a line of source of a part."""
 _PARTS: Final = 8
 """The most parts shown of an operation."""
 _LINES: Final = 8
@@ -68,7 +70,10 @@ def place_note(debug: DebugInfo | None, index: int) -> str:
     if lines is not None:
         note += f"\n    {lines[0]}\n    {lines[1]}"
     others = parts_text(place)
-    return f"{note}\n  which also computes {others}" if others else note
+    if others:
+        note += f"\n  which also computes {others}"
+        note += "".join(f"\n    {readable(text, _TEXT)}" for text in part_lines(debug, place))
+    return note
 
 
 def parts_text(place: Location) -> str:
@@ -76,6 +81,18 @@ def parts_text(place: Location) -> str:
     left_out = len(place.parts) - _PARTS
     shown = [place_text(Location(place.pc, *part)) for part in place.parts[-_PARTS:]]
     return ", ".join([*([f"{left_out} more"] if left_out > 0 else []), *shown])
+
+
+def part_lines(debug: DebugInfo, place: Location) -> list[str]:
+    """Return the lines of source of the other bindings that an operation was made of, the last
+    ones, each once; without the line of the operation itself."""
+    found: dict[str, None] = {}
+    for span, _ in place.parts[-_PARTS:]:
+        is_known = span is not None and (place.span is None or span.line != place.span.line)
+        text = debug.line(span.file, span.line) if span is not None and is_known else None
+        if text is not None:
+            found[text.strip()] = None
+    return list(found)
 
 
 def place_lines(debug: DebugInfo, place: Location) -> Iterator[str]:
