@@ -210,16 +210,17 @@ def lstm(steps: int) -> list[Any]:
     """A layer of long short-term memory: 40 inputs, a state of 100 elements."""
     return [np.ones((steps, 8, 40), "f4"), np.ones((1, 28, 40, 16), "f4"),
             np.ones((1, 28, 100, 16), "f4"), np.ones((1, 448), "f4"), np.ones((1, 8, 100), "f4"),
-            np.ones((1, 8, 100), "f4"), "forward", np.ones((steps, 1, 8, 100), "f4"),
-            np.ones((1, 8, 100), "f4"), np.ones((1, 8, 100), "f4")]  # fmt: skip
+            np.ones((1, 8, 100), "f4"), np.full(8, steps), "forward",
+            np.ones((steps, 1, 8, 100), "f4"), np.ones((1, 8, 100), "f4"),
+            np.ones((1, 8, 100), "f4")]  # fmt: skip
 
 
 def gru(steps: int) -> list[Any]:
     """A layer of gated recurrent units: 40 inputs, a state of 100 elements."""
     return [np.ones((steps, 8, 40), "f4"), np.ones((1, 21, 40, 16), "f4"),
             np.ones((1, 21, 100, 16), "f4"), np.ones((1, 336), "f4"), np.ones((1, 112), "f4"),
-            np.ones((1, 8, 100), "f4"), "forward", False, np.ones((steps, 1, 8, 100), "f4"),
-            np.ones((1, 8, 100), "f4")]  # fmt: skip
+            np.ones((1, 8, 100), "f4"), None, "forward", False,
+            np.ones((steps, 1, 8, 100), "f4"), np.ones((1, 8, 100), "f4")]  # fmt: skip
 
 
 def with_weight(args: list[Any], *shape: int) -> list[Any]:

@@ -39,6 +39,10 @@ class Hostile:
     def tensor(self, *shape: int) -> np.ndarray:
         return self.rng.standard_normal(shape).astype(np.float32)
 
+    def lengths(self, steps: int, batch: int) -> np.ndarray | None:
+        """Of sequences, or nothing."""
+        return self.rng.integers(0, steps + 1, batch) if self.rng.random() < 0.5 else None
+
     def change(self, i: int) -> None:
         value = self.args[i]
         if isinstance(value, np.ndarray):
@@ -112,7 +116,7 @@ def lstm_blocks(of: Hostile) -> list[Any]:
     gates, state = 4 * -(-size // BLOCK), (both, batch, size)
     return [of.tensor(steps, batch, inputs), of.tensor(both, gates, inputs, BLOCK),
             of.tensor(both, gates, size, BLOCK), of.tensor(both, gates * BLOCK),
-            of.tensor(*state), of.tensor(*state),
+            of.tensor(*state), of.tensor(*state), of.lengths(steps, batch),
             "bidirectional" if both == 2 else of.some("forward", "reverse"),
             of.tensor(steps, *state), of.tensor(*state), of.tensor(*state)]  # fmt: skip
 
@@ -123,7 +127,7 @@ def gru_blocks(of: Hostile) -> list[Any]:
     blocks, state = -(-size // BLOCK), (both, batch, size)
     return [of.tensor(steps, batch, inputs), of.tensor(both, 3 * blocks, inputs, BLOCK),
             of.tensor(both, 3 * blocks, size, BLOCK), of.tensor(both, 3 * blocks * BLOCK),
-            of.tensor(both, blocks * BLOCK), of.tensor(*state),
+            of.tensor(both, blocks * BLOCK), of.tensor(*state), of.lengths(steps, batch),
             "bidirectional" if both == 2 else of.some("forward", "reverse"),
             of.some(False, True), of.tensor(steps, *state), of.tensor(*state)]  # fmt: skip
 

@@ -563,6 +563,17 @@ class Memory:
         self.recurrence = (draw((*shape, size)) * scale).astype(np.float32)
         self.bias = draw(shape).astype(np.float32)
         self.h, self.c = draw((2, self.directions, batch, size)).astype(np.float32)
+        lengths = rng.integers(0, steps + 1, batch).astype(rng.choice(["int32", "int64"]))
+        self.lengths = None if seed // 3 % 2 else lengths
+        if self.lengths is not None:  # what is behind the end of a sequence does not count
+            self.x[np.arange(steps)[:, None] >= lengths] = np.nan
+
+    def runs(self, t: int) -> np.ndarray:
+        """Whether each sequence has a step t."""
+        batch = self.x.shape[1]
+        lengths = np.full(batch, len(self.x)) if self.lengths is None else self.lengths
+        found: np.ndarray = (t < lengths)[:, None]
+        return found
 
     def want(self) -> list[np.ndarray]:
         """The definition, in float64."""
@@ -575,8 +586,11 @@ class Memory:
                 total = self.x[t] @ self.weight[d].T.astype(np.float64) + self.bias[d]
                 total += h[d] @ self.recurrence[d].T
                 i, o, f, g = np.split(total, 4, axis=1)
-                c[d] = c[d] / (1 + np.exp(-f)) + np.tanh(g) / (1 + np.exp(-i))
-                h[d] = every[t, d] = np.tanh(c[d]) / (1 + np.exp(-o))
+                cell = c[d] / (1 + np.exp(-f)) + np.tanh(g) / (1 + np.exp(-i))
+                state = np.tanh(cell) / (1 + np.exp(-o))
+                runs = self.runs(t)
+                every[t, d] = np.where(runs, state, 0)
+                h[d], c[d] = np.where(runs, state, h[d]), np.where(runs, cell, c[d])
         return [every, h, c]
 
     def arguments(self) -> list[Any]:
@@ -584,7 +598,7 @@ class Memory:
         bias = pack(self.bias[:, :, None], 4).reshape(self.directions, -1)
         outs = [np.full(each.shape, np.nan, np.float32) for each in self.want()]
         return [self.x, pack(self.weight, 4), pack(self.recurrence, 4), bias, self.h, self.c,
-                self.direction, *outs]  # fmt: skip
+                self.lengths, self.direction, *outs]  # fmt: skip
 
     def got(self, run: Kernel) -> list[np.ndarray]:
         arguments = self.arguments()
@@ -628,7 +642,9 @@ class Gated(Memory):
                     inner = r * (h[d] @ matrix[:, 2 * size :] + self.hidden_bias[d])
                 else:
                     inner = (r * h[d]) @ matrix[:, 2 * size :] + self.hidden_bias[d]
-                h[d] = every[t, d] = (1 - z) * np.tanh(given[:, 2 * size :] + inner) + z * h[d]
+                state = (1 - z) * np.tanh(given[:, 2 * size :] + inner) + z * h[d]
+                every[t, d] = np.where(self.runs(t), state, 0)
+                h[d] = np.where(self.runs(t), state, h[d])
         return [every, h]
 
     def arguments(self) -> list[Any]:
@@ -637,7 +653,7 @@ class Gated(Memory):
         hidden = pack(self.hidden_bias[:, :, None], 1).reshape(self.directions, -1)
         outs = [np.full(each.shape, np.nan, np.float32) for each in self.want()]
         return [self.x, pack(self.weight, 3), pack(self.recurrence, 3), bias, hidden, self.h,
-                self.direction, self.is_linear, *outs]  # fmt: skip
+                self.lengths, self.direction, self.is_linear, *outs]  # fmt: skip
 
     def got(self, run: Kernel) -> list[np.ndarray]:
         arguments = self.arguments()

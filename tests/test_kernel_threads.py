@@ -71,7 +71,7 @@ def lstm(steps: int, batch: int, size: int) -> tuple[str, list[Any], list[tuple[
     padded = -(-size // 16) * 16
     args = [drawn(steps, batch, 40), drawn(2, padded // 4, 40, 16), drawn(2, padded // 4, size, 16),
             drawn(2, 4 * padded), drawn(2, batch, size), drawn(2, batch, size),
-            "bidirectional"]  # fmt: skip
+            rng.integers(0, steps + 1, batch), "bidirectional"]  # fmt: skip
     return "nn.lstm_blocks", args, [(steps, 2, batch, size), (2, batch, size), (2, batch, size)]
 
 
@@ -81,7 +81,7 @@ def gru(
     padded = -(-size // 16) * 16
     args = [drawn(steps, batch, 40), drawn(2, 3 * padded // 16, 40, 16),
             drawn(2, 3 * padded // 16, size, 16), drawn(2, 3 * padded), drawn(2, padded),
-            drawn(2, batch, size), "bidirectional", linear]  # fmt: skip
+            drawn(2, batch, size), None, "bidirectional", linear]  # fmt: skip
     return "nn.gru_blocks", args, [(steps, 2, batch, size), (2, batch, size)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tracemalloc
 from typing import Any
 
@@ -72,6 +73,41 @@ def test_loop(trips: int) -> None:
     assert each.shape == (trips, 3)
     assert each.dtype == np.float32
     np.testing.assert_allclose(each, zero + np.arange(1, trips + 1)[:, None] * x)
+
+
+@pytest.mark.parametrize("trips", [0, 1, 3])
+def test_what_a_loop_does_not_change(trips: int) -> None:
+    """It is captured: the loop has no parameter for it, and its shape is known."""
+    body = graph_of(
+        [node("MatMul", "s w", "t"), node("Identity", "w", "w1"), node("Identity", "w1", "w2"),
+         node("Identity", "c", "more")],
+        {**COUNTING, "s": (FLOAT, None), "w": (FLOAT, None), "a": (FLOAT, None),
+         "b": (FLOAT, None), "k": (FLOAT, None)},
+        "more t w2 b a k s",
+    )  # fmt: skip
+    nodes = [
+        helper.make_node("Loop", ["trips", "", "x", "w", "a", "b", "k"],
+                         ["s_out", "w_out", "a_out", "b_out", "k_out", "every"], body=body),
+    ]  # fmt: skip
+    weight = np.arange(9, dtype="float32").reshape(3, 3) / 8
+    model = model_of(
+        nodes,
+        {"x": (FLOAT, [2, 3]), "trips": SCALAR, "a": (FLOAT, [1]), "b": (FLOAT, [1]),
+         "k": (FLOAT, ["n"])},
+        ["s_out", "w_out", "a_out", "b_out", "k_out", "every"], {"w": weight},
+    )  # fmt: skip
+    x = f32(1, 2, 3, 4, 5, 6).reshape(2, 3)
+    s, w, a, b, k, every = run(model, x, i64(trips), f32(1), f32(2), f32(7, 8))
+    want = [x @ np.linalg.matrix_power(weight, i) for i in range(trips + 1)]
+    np.testing.assert_allclose(s, want[-1], rtol=1e-6)
+    np.testing.assert_array_equal(w, weight)
+    assert (a[0], b[0]) == ((2, 1) if trips % 2 else (1, 2))
+    np.testing.assert_array_equal(k, f32(7, 8))
+    assert every.shape == (trips, 2, 3)
+    np.testing.assert_allclose(every, np.array(want[:-1]).reshape(trips, 2, 3), rtol=1e-6)
+    script = from_onnx(model).script()
+    (header,) = re.findall(r"def \w+_loop\((.*?)\)", script, re.DOTALL)
+    assert re.findall(r"(\w+?)(?:_\d+)?: ", header) == ["i", "s", "a", "b", "s"]
 
 
 @pytest.mark.parametrize("cond", [True, False])

@@ -212,6 +212,41 @@ def test_gated_recurrent_units() -> None:
 
 
 @I.ir_module
+class Lengths:
+    @R.function
+    def main(
+        x: R.Tensor((4, 2, 64), "float32"),
+        h: R.Tensor((1, 2, 16), "float32"),
+        lengths: R.Tensor((2,), "int32"),
+    ):
+        with R.dataflow():
+            a = R.nn.gru(x, R.const(W[None, :48]), R.const(W[None, :48, :16]),
+                         R.const(W[:2, :48].reshape(1, 96)), h, lengths, direction="reverse")
+            b = R.nn.lstm(x, R.const(W[None]), R.const(W[None, :, :16]),
+                          R.const(W[:2].reshape(1, 128)), h, h, lengths)
+            R.output(a, b)
+        return (a[0], a[1], b[0], b[1], b[2])
+
+
+@pytest.mark.parametrize("lengths", [[4, 2], [0, 3], [0, 0]])
+def test_recurrent_layers_of_sequences_of_several_lengths(lengths: list[int]) -> None:
+    packed, names = only(Lengths)
+    assert names == ["gru_blocks", "lstm_blocks"]
+    x = np.random.default_rng(0).standard_normal((4, 2, 64)).astype(np.float32)
+    h = X[:2, :16][None].copy()
+    given = np.array(lengths, np.int32)
+    for got, want in zip(run(packed, x, h, given), run(Lengths, x, h, given), strict=True):
+        np.testing.assert_allclose(got, want, atol=1e-5)
+
+
+def test_lengths_that_are_no_numbers_of_steps_are_refused() -> None:
+    packed, _ = only(Lengths)
+    x, h = np.zeros((4, 2, 64), np.float32), np.zeros((1, 2, 16), np.float32)
+    with pytest.raises(ValueError, match=r"lengths: expected numbers from 0 to 4, got \[4, 5\]"):
+        run(packed, x, h, np.array([4, 5], np.int32))
+
+
+@I.ir_module
 class Rows:
     @R.function
     def main(x: R.Tensor((5, 64), "float32"), g: R.Tensor((64,), "float32")):

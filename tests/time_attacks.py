@@ -328,13 +328,13 @@ KERNELS: dict[str, list[Make]] = {
     "tree_ensemble": [_trees],
     "nn.lstm_blocks": [
         lambda: [_zeros(60000, 8, 4), _zeros(1, 28, 4, 16), _zeros(1, 28, 100, 16),
-                 _zeros(1, 448), _zeros(1, 8, 100), _zeros(1, 8, 100), "forward",
+                 _zeros(1, 448), _zeros(1, 8, 100), _zeros(1, 8, 100), None, "forward",
                  _zeros(60000, 1, 8, 100), _zeros(1, 8, 100), _zeros(1, 8, 100)]],
     "nn.gru_blocks": [
         lambda is_linear=is_linear: [
             _zeros(60000, 8, 4), _zeros(1, 21, 4, 16), _zeros(1, 21, 100, 16), _zeros(1, 336),
-            _zeros(1, 112), _zeros(1, 8, 100), "forward", is_linear, _zeros(60000, 1, 8, 100),
-            _zeros(1, 8, 100)]
+            _zeros(1, 112), _zeros(1, 8, 100), None, "forward", is_linear,
+            _zeros(60000, 1, 8, 100), _zeros(1, 8, 100)]
         for is_linear in (False, True)],
     "nn.attention_tiles": [
         lambda: [x(1, 1, 1 << 14, 64), *[x(1, 1, 1 << 14, 64)] * 2, None, None, None, 1,

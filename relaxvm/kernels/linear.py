@@ -19,7 +19,7 @@ from ._kernel import kernel
 from ._multiply import multiply
 from .blocks import BLOCK
 from .checks import FLOAT32, WrongValue, check_out
-from .kinds import Flag, Float, Floats, Out, OutLike
+from .kinds import Flag, Float, Floats, Integers, Out, OutLike
 from .nn import Mask, attention, layer_norm, softmax
 from .recurrent import Direction, gru, lstm
 
@@ -73,10 +73,11 @@ def lstm_blocks(
     bias: Floats,
     initial_h: Floats,
     initial_c: Floats,
+    lengths: Integers | None,
     direction: Direction,
     *outs: Out,
 ) -> None:
-    """As `nn.lstm` without lengths, with the usual functions, of weights whose gates are in blocks:
+    """As `nn.lstm`, with the usual functions, of weights whose gates are in blocks:
     weight[directions, 4 * blocks, inputs, 16], recurrence[directions, 4 * blocks, size, 16], and
     bias[directions, 64 * blocks], the sum of both biases.  The four gates of 16 elements of the
     state are side by side.  float32."""
@@ -84,7 +85,7 @@ def lstm_blocks(
     functions = ";".join(["Sigmoid;Tanh;Tanh"] * len(bias))
     lstm(
         x, weight, recurrence, np.concatenate([bias, np.zeros_like(bias)], 1), initial_h,
-        initial_c, None, None, direction, functions, None, False, False, *outs,
+        initial_c, lengths, None, direction, functions, None, False, False, *outs,
     )  # fmt: skip
 
 
@@ -96,11 +97,12 @@ def gru_blocks(
     bias: Floats,
     hidden_bias: Floats,
     initial_h: Floats,
+    lengths: Integers | None,
     direction: Direction,
     linear_before_reset: Flag,
     *outs: Out,
 ) -> None:
-    """As `nn.gru` without lengths, with the usual functions, of weights whose gates are in blocks:
+    """As `nn.gru`, with the usual functions, of weights whose gates are in blocks:
     weight[directions, 3 * blocks, inputs, 16], recurrence[directions, 3 * blocks, size, 16], and
     bias[directions, 48 * blocks], of the inputs, the biases of the states for update and reset
     among them; hidden_bias[directions, 16 * blocks] is that of the states for the hidden gate.  The
@@ -116,7 +118,7 @@ def gru_blocks(
     of_states[:, 2 * size :] = hidden_bias[:, :size]
     functions = ";".join(["Sigmoid;Tanh"] * directions)
     gru(
-        x, weight, recurrence, np.concatenate([bias, of_states], 1), initial_h, None, direction,
+        x, weight, recurrence, np.concatenate([bias, of_states], 1), initial_h, lengths, direction,
         functions, None, linear_before_reset, *outs,
     )  # fmt: skip
 

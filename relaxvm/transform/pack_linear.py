@@ -198,14 +198,14 @@ class _Packer(ExprMutator):
     def _weights_of_layer(
         self, var: Var, call: Call, states: int, functions: str
     ) -> list[NDArray[Any]] | None:
-        """Those of a recurrent layer, if they are constants: with the usual functions, and without
-        lengths."""
+        """Those of a recurrent layer, if they are constants: with the usual functions, and with
+        nothing but lengths behind its states."""
         attrs: Any = call.attrs
         directions = 2 if attrs["direction"] == "bidirectional" else 1
         weights = [arg.data for arg in call.args[1:4] if isinstance(arg, Constant)]
         fits = (
             not self._precise
-            and len(call.args) == 4 + states
+            and len(call.args) <= 5 + states
             and len(weights) == 3
             and all(weight.dtype == np.float32 and weight.size for weight in weights)
             and attrs["activations"] == ";".join([functions] * directions)
@@ -214,6 +214,10 @@ class _Packer(ExprMutator):
             and all(map(_is_tensor, var.ty.fields))
         )
         return weights if fits else None
+
+    def _lengths(self, call: Call, place: int) -> Expr:
+        """The lengths of the sequences of a recurrent layer."""
+        return self.visit(call.args[place]) if len(call.args) > place else self._none()
 
     def _gru(self, var: Var, call: Call) -> Call | None:
         weights = self._weights_of_layer(var, call, 1, "Sigmoid;Tanh")
@@ -232,7 +236,8 @@ class _Packer(ExprMutator):
         packed.append(Constant(pack_gates(total, GRU_GATES).reshape(len(bias), -1)))
         alone = pack_gates(hidden[:, :, None].astype(np.float32), 1).reshape(len(bias), -1)
         x, initial_h = (self.visit(call.args[i]) for i in (0, 4))
-        inputs = [x, *packed, Constant(alone), initial_h, call.attrs["direction"], is_linear]
+        inputs = [x, *packed, Constant(alone), initial_h, self._lengths(call, 5)]
+        inputs += [call.attrs["direction"], is_linear]
         return kernel_call("nn.gru_blocks", inputs, var.ty)
 
     def _lstm(self, var: Var, call: Call) -> Call | None:
@@ -248,7 +253,7 @@ class _Packer(ExprMutator):
         in_blocks = pack_gates(total[:, :, None], GATES)
         packed.append(Constant(in_blocks.reshape(len(bias), -1)))
         x, initial_h, initial_c = (self.visit(call.args[i]) for i in (0, 4, 5))
-        inputs = [x, *packed, initial_h, initial_c, attrs["direction"]]
+        inputs = [x, *packed, initial_h, initial_c, self._lengths(call, 6), attrs["direction"]]
         return kernel_call("nn.lstm_blocks", inputs, var.ty)
 
     def _softmax(self, var: Var, call: Call) -> Call | None:

@@ -34,13 +34,17 @@ kernel(
 )
 
 
-def memory(x: Any, weight: Any, recurrence: Any, bias: Any, h: Any, c: Any, direction: Any) -> Any:
+def memory(
+    x: Any, weight: Any, recurrence: Any, bias: Any, h: Any, c: Any, lengths: Any, direction: Any
+) -> Any:
     """With gates that are 1, and cells whose hyperbolic tangent is 1: each step adds 1."""
     assert not weight.any()
     assert not recurrence.any()
     assert (bias > 99).all()
     assert direction == "forward"
-    return np.ones((len(x), *h.shape)), np.ones(h.shape), c + len(x)
+    runs = (np.arange(len(x))[:, None] < lengths)[:, None, :, None]
+    last = np.where(lengths[:, None] > 0, 1, h)
+    return runs * np.ones((len(x), *h.shape)), last, c + lengths[:, None]
 
 
 kernel(
@@ -48,7 +52,7 @@ kernel(
     lambda draw: (
         integers(draw, 3, 2, 5), np.zeros((1, 8, 5, 16), "f4"), np.zeros((1, 8, 20, 16), "f4"),
         np.full((1, 128), 100, "f4"), integers(draw, 1, 2, 20), 30 + integers(draw, 1, 2, 20),
-        "forward",
+        np.array([2, 0]), "forward",
     ),
     memory,
     dtype="float32",
@@ -58,10 +62,11 @@ kernel(
 def gated(x: Any, *rest: Any) -> Any:
     """With update gates that are 0, reset gates that are 1, and hidden ones whose hyperbolic
     tangent is 1."""
-    weight, recurrence, bias, hidden_bias, h, direction, _ = rest
+    weight, recurrence, bias, hidden_bias, h, lengths, direction, _ = rest
     assert not any(each.any() for each in (weight, recurrence, hidden_bias))
     assert (bias.reshape(1, 2, 3, 16)[:, :, 0] < -99).all()
     assert (bias.reshape(1, 2, 3, 16)[:, :, 1:] > 99).all()
+    assert lengths is None
     assert direction == "forward"
     return np.ones((len(x), *h.shape)), np.ones(h.shape)
 
@@ -72,7 +77,8 @@ kernel(
     "nn.gru_blocks",
     lambda draw: (
         integers(draw, 3, 2, 5), np.zeros((1, 6, 5, 16), "f4"), np.zeros((1, 6, 20, 16), "f4"),
-        GATES.copy(), np.zeros((1, 32), "f4"), integers(draw, 1, 2, 20), "forward", False,
+        GATES.copy(), np.zeros((1, 32), "f4"), integers(draw, 1, 2, 20), None,
+        "forward", False,
     ),
     gated,
     dtype="float32",

@@ -1,7 +1,7 @@
 """Conditionals and loops.
 
 A loop becomes a local function that calls itself last, which takes one frame however often it runs.
-Its parameters are what the body changes; what it only reads is captured.
+Its parameters are what the body changes; what it only reads, or returns as it is, is captured.
 """
 
 from __future__ import annotations
@@ -106,12 +106,27 @@ def loop(
             f"{len(body.input)} and {len(body.output)}"
         )
     carried = [value or Value(g.none(), compound=Opaque()) for value in initial]
+    kept = _kept(body, count)
     if cond is None or _is_true(cond):
         try:
-            return _loop(g, trips, None, carried, collected, body)
+            return _loop(g, trips, None, carried, kept, collected, body)
         except _Unsteady:
             cond = Value(known=np.array(True))
-    return _loop(g, trips, cond, carried, collected, body)
+    return _loop(g, trips, cond, carried, kept, collected, body)
+
+
+def _kept(body: messages.Graph, count: int) -> list[bool]:
+    """Which of the values that a body is given it returns as they are, by name or through
+    `Identity`: programs that were loops over all their weights have many."""
+    sources: dict[str, str] = {}
+    for node in body.node:
+        if node.op_type == "Identity" and not node.domain and len(node.input) == len(node.output):
+            for before, after in zip(node.input, node.output, strict=True):
+                sources[after] = sources.get(before, before)
+    return [
+        sources.get(result.name, result.name) == given.name
+        for given, result in zip(body.input[2:], body.output[1 : 1 + count], strict=True)
+    ]
 
 
 def _loop(
@@ -119,15 +134,21 @@ def _loop(
     trips: Value | None,
     cond: Value | None,
     carried: list[Value],
+    kept: list[bool],
     collected: int,
     body: messages.Graph,
 ) -> tuple[Value, ...]:
     """A loop; without `cond` one whose body never ends it.
 
+    Args:
+        carried: what the body is given first.
+        kept: which of these the body does not change.
+
     Raises:
-        _Unsteady: the body does.
+        _Unsteady: the body ends the loop, and there is no `cond`.
     """
-    count, first = len(carried), 1 + (cond is not None)
+    moving = [i for i, is_kept in enumerate(kept) if not is_kept]
+    count, first = len(moving), 1 + (cond is not None)
     chains = Chains(g, collected)
     limit = None if trips is None else Value(scalar(g, trips))
     given = [_shaped_like(g, body.input[i]) for i in range(2)]
@@ -139,8 +160,14 @@ def _loop(
         within = g.op("less", state[0], limit)
         return within if more is None else g.op("logical_and", within, more)
 
+    def every(changed: list[Value]) -> list[Value]:
+        found = list(carried)
+        for i, value in zip(moving, changed, strict=True):
+            found[i] = value
+        return found
+
     def step(state: list[Value]) -> list[Value]:
-        values = state[first : first + count]
+        values = every(state[first : first + count])
         before = Value(known=np.array(True))
         results = g.subgraph(body, [given[0](state[0]), given[1](before), *values])
         if cond is None:
@@ -149,14 +176,14 @@ def _loop(
             again = []
         else:
             again = [Value(scalar(g, results[0]))]
-        added = chains.added(state[first + count :], results[1 + count :])
-        return [_next(g, state[0]), *again, *results[1 : 1 + count], *added]
+        added = chains.added(state[first + count :], results[1 + len(carried) :])
+        return [_next(g, state[0]), *again, *[results[1 + i] for i in moving], *added]
 
     state = [_number(0), *([] if cond is None else [Value(scalar(g, cond))]),
-             *carried, *chains.initial]  # fmt: skip
+             *[carried[i] for i in moving], *chains.initial]  # fmt: skip
     names = ["i", *([] if cond is None else ["cond"]),
-             *[each.name for each in body.input[2:]],
-             *[each.name for each in body.output[1 + count :]]]  # fmt: skip
+             *[body.input[2 + i].name for i in moving],
+             *[each.name for each in body.output[1 + len(carried) :]]]  # fmt: skip
     depth = g.context.depth
     scopes = g.context.builder.depth
     try:
@@ -167,7 +194,7 @@ def _loop(
             g.context.builder.leave_scope()
         raise
     results = [chains.tensor(i, chain) for i, chain in enumerate(final[first + count :])]
-    return (*final[first : first + count], *results)
+    return (*every(final[first : first + count]), *results)
 
 
 def _shaped_like(g: Graph, declared: messages.Value) -> Callable[[Value], Value]:

@@ -265,6 +265,7 @@ typedef struct {
 
 typedef struct {
     int64_t steps, batch, inputs, size, directions, direction, gates;
+    const RvmBuffer *lengths; /* of the sequences; may be absent */
     int64_t blocks, padded; /* of the state; its elements up to a whole block */
     int64_t steps_at_once;
     int64_t of_state[3], of_states[4]; /* dimensions of a state, and of those of all steps */
@@ -277,10 +278,13 @@ static int has_dims(const RvmBuffer *x, int ndim, const int64_t *dims) {
 }
 
 /* x[steps, batch, inputs], weight[directions, gates * blocks, inputs, 16], recurrence[directions, gates *
- * blocks, size, 16], bias[directions, gates * blocks * 16]; then other inputs, and from `first_out` on
- * states[steps, directions, batch, size] and last states[directions, batch, size]. */
+ * blocks, size, 16], bias[directions, gates * blocks * 16]; then other inputs; before `first_out`
+ * lengths[batch], which may be absent; from there on states[steps, directions, batch, size] and last
+ * states[directions, batch, size]. */
 static int get_recurrent(const RvmKernelCall *call, int64_t gates, int first_out, Recurrent *l) {
     const RvmBuffer *x = call->buffers, *weight = x + 1, *recurrence = x + 2;
+    const RvmBuffer *lengths = x + first_out - 1;
+    int has_lengths = !(lengths->flags & RVM_ABSENT);
     if (x->ndim != 3 || weight->ndim != 4 || recurrence->ndim != 4) return 0;
     l->direction = ((const RecurrentParams *)call->params)->direction;
     l->directions = l->direction == BIDIRECTIONAL ? 2 : 1;
@@ -301,24 +305,28 @@ static int get_recurrent(const RvmKernelCall *call, int64_t gates, int first_out
     if (!is_of_floats(x) || !has_dims(weight, 4, of_weight) || !has_dims(recurrence, 4, of_recurrence) ||
         !has_dims(x + 3, 2, of_bias) || !has_dims(x + first_out, 4, of_states))
         return 0;
+    if (has_lengths && (lengths->ndim != 1 || lengths->dims[0] != l->batch || !rvm_is_contiguous(lengths) ||
+                        (lengths->dtype != RVM_DTYPE_I32 && lengths->dtype != RVM_DTYPE_I64)))
+        return 0;
+    l->lengths = lengths;
     for (int out = first_out; out < call->count; out++) {
         if (out > first_out && !has_dims(x + out, 3, l->of_state)) return 0;
         for (int other = 0; other < out; other++)
-            if (!rvm_no_overlap(x + other, x + out)) return 0;
+            if ((x + other != lengths || has_lengths) && !rvm_no_overlap(x + other, x + out)) return 0;
     }
     return 1;
 }
 
 static int get_lstm(const RvmKernelCall *call, Recurrent *l) {
     const RvmBuffer *h = call->buffers + 4, *c = h + 1;
-    return call->count == 9 && get_recurrent(call, LSTM_GATES, 6, l) && has_dims(h, 3, l->of_state) &&
+    return call->count == 10 && get_recurrent(call, LSTM_GATES, 7, l) && has_dims(h, 3, l->of_state) &&
            has_dims(c, 3, l->of_state);
 }
 
 /* The fifth input is the bias of the states for the hidden gate, which the reset gate multiplies. */
 static int get_gru(const RvmKernelCall *call, Recurrent *l) {
     const RvmBuffer *bias = call->buffers + 4, *h = bias + 1;
-    if (call->count != 8 || !get_recurrent(call, GRU_GATES, 6, l)) return 0;
+    if (call->count != 9 || !get_recurrent(call, GRU_GATES, 7, l)) return 0;
     int64_t of_bias[] = {l->directions, l->padded};
     return has_dims(bias, 2, of_bias) && has_dims(h, 3, l->of_state);
 }
@@ -355,7 +363,7 @@ static void divide_recurrent(const RvmKernelCall *call, int are_blocks_apart, Re
 }
 
 static int64_t recurrent_workspace(const Recurrent *l) {
-    return l->of_directions.threads * recurrent_bytes(l) + RVM_ALIGNMENT;
+    return l->of_directions.threads * recurrent_bytes(l) + rvm_aligned(8 * l->batch) + RVM_ALIGNMENT;
 }
 
 static int64_t lstm_workspace(const RvmKernelCall *call) {
@@ -506,18 +514,50 @@ static int gru_step_reset_first(const RvmKernelCall *call, void *work, int64_t p
 }
 
 /* All steps in all directions.  Initial states are `h` and, where there are cells, `c`; outputs are the
- * states of all steps, the last states, and the last cells. */
+ * states of all steps, the last states, and the last cells.  Of sequences whose lengths are given, steps
+ * behind the longest one do not run, and those behind a shorter one are computed and not kept. */
 typedef struct {
     const Recurrent *l;
     RvmPiece step;
     const RvmBuffer *h, *c, *outs;
+    const int64_t *lengths; /* NULL: all steps */
+    int64_t steps;          /* of the longest sequence */
     char *workspace;
 } Run;
+
+/* A copy of the lengths, which other threads cannot change; 0 if one is not a number of steps. */
+static int read_lengths(const Recurrent *l, char **workspace, Run *run) {
+    const RvmBuffer *lengths = l->lengths;
+    int64_t *found = (int64_t *)rvm_take(workspace, 8 * l->batch);
+    run->lengths = NULL;
+    run->steps = l->steps;
+    if (lengths->flags & RVM_ABSENT) return 1;
+    run->lengths = found;
+    run->steps = 0;
+    for (int64_t r = 0; r < l->batch; r++) {
+        int64_t length = lengths->dtype == RVM_DTYPE_I32 ? ((const volatile int32_t *)lengths->data)[r]
+                                                         : ((const volatile int64_t *)lengths->data)[r];
+        if (length < 0 || length > l->steps) return 0;
+        found[r] = length;
+        if (length > run->steps) run->steps = length;
+    }
+    return 1;
+}
+
+/* Copy the states of the examples whose length is `length`. */
+static void copy_ended(const Run *run, int64_t length, const float *from, int64_t from_row, float *to,
+                       int64_t to_row) {
+    const Recurrent *l = run->l;
+    for (int64_t r = 0; r < l->batch; r++)
+        if (run->lengths[r] == length)
+            rvm_copy_rows(from + r * from_row, from_row, to + r * to_row, to_row, 1, l->size);
+}
 
 static int run_direction(const RvmKernelCall *call, void *work, int64_t d, int thread) {
     const Run *run = (const Run *)work;
     const Recurrent *l = run->l;
     const RvmBuffer *h = run->h, *c = run->c, *outs = run->outs;
+    const int64_t *lengths = run->lengths;
     char *workspace = run->workspace + thread * recurrent_bytes(l);
     int64_t most = l->steps_at_once * l->batch, state = l->batch * l->padded, kept = l->batch * l->size;
     int is_backwards = l->direction == REVERSE || d == 1;
@@ -528,11 +568,17 @@ static int run_direction(const RvmKernelCall *call, void *work, int64_t d, int t
     float *old = (float *)rvm_take(&workspace, 4 * state), *new = (float *)rvm_take(&workspace, 4 * state);
     memset(cell, 0, (size_t)state * 4);
     memset(old, 0, (size_t)state * 4);
-    rvm_copy_rows((const float *)h->data + d * kept, l->size, old, l->padded, l->batch, l->size);
-    if (c) rvm_copy_rows((const float *)c->data + d * kept, l->size, cell, l->padded, l->batch, l->size);
-    for (int64_t from = 0; from < l->steps; from += l->steps_at_once) {
-        int64_t some = l->steps - from < l->steps_at_once ? l->steps - from : l->steps_at_once;
-        int64_t first = is_backwards ? l->steps - from - some : from;
+    const float *first_h = (const float *)h->data + d * kept;
+    const float *first_c = c ? (const float *)c->data + d * kept : NULL;
+    float *last_h = (float *)outs[1].data + d * kept;
+    float *last_c = c ? (float *)outs[2].data + d * kept : NULL;
+    rvm_copy_rows(first_h, l->size, old, l->padded, l->batch, l->size);
+    if (c) rvm_copy_rows(first_c, l->size, cell, l->padded, l->batch, l->size);
+    for (int64_t at = run->steps; at < l->steps; at++)
+        memset((float *)outs->data + (at * l->directions + d) * kept, 0, (size_t)kept * 4);
+    for (int64_t from = 0; from < run->steps; from += l->steps_at_once) {
+        int64_t some = run->steps - from < l->steps_at_once ? run->steps - from : l->steps_at_once;
+        int64_t first = is_backwards ? run->steps - from - some : from;
         Linear product = given_by(call, l, d, given);
         product.x += first * l->batch * l->inputs;
         product.rows = some * l->batch;
@@ -540,9 +586,19 @@ static int run_direction(const RvmKernelCall *call, void *work, int64_t d, int t
         for (int64_t i = 0; i < some; i++) {
             int64_t here = is_backwards ? some - 1 - i : i, at = first + here;
             Step step = {l, d, given + here * l->batch * l->gates * l->padded, old, cell, new};
+            if (lengths && is_backwards) { /* sequences begin here */
+                copy_ended(run, at + 1, first_h, l->size, old, l->padded);
+                if (c) copy_ended(run, at + 1, first_c, l->size, cell, l->padded);
+            }
             if (rvm_run_grid(call, &l->of_step, run->step, &step)) return RVM_FAILED;
-            rvm_copy_rows(new, l->padded, (float *)outs->data + (at * l->directions + d) * kept, l->size,
-                      l->batch, l->size);
+            float *states = (float *)outs->data + (at * l->directions + d) * kept;
+            rvm_copy_rows(new, l->padded, states, l->size, l->batch, l->size);
+            for (int64_t r = 0; lengths && r < l->batch; r++)
+                if (at >= lengths[r]) memset(states + r * l->size, 0, (size_t)l->size * 4);
+            if (lengths && !is_backwards) { /* sequences end here */
+                copy_ended(run, at + 1, new, l->padded, last_h, l->size);
+                if (c) copy_ended(run, at + 1, cell, l->padded, last_c, l->size);
+            }
             float *last = old;
             old = new;
             new = last;
@@ -550,8 +606,14 @@ static int run_direction(const RvmKernelCall *call, void *work, int64_t d, int t
         /* The steps may have been pieces of other threads. */
         if (rvm_must_stop(call, some * l->batch * l->padded * l->gates * (l->size + 256))) return RVM_FAILED;
     }
-    rvm_copy_rows(old, l->padded, (float *)outs[1].data + d * kept, l->size, l->batch, l->size);
-    if (c) rvm_copy_rows(cell, l->padded, (float *)outs[2].data + d * kept, l->size, l->batch, l->size);
+    if (!lengths || is_backwards) {
+        rvm_copy_rows(old, l->padded, last_h, l->size, l->batch, l->size);
+        if (c) rvm_copy_rows(cell, l->padded, last_c, l->size, l->batch, l->size);
+    }
+    if (lengths) { /* of these no step has run */
+        copy_ended(run, 0, first_h, l->size, last_h, l->size);
+        if (c) copy_ended(run, 0, first_c, l->size, last_c, l->size);
+    }
     return RVM_OK;
 }
 
@@ -561,7 +623,9 @@ static int lstm(const RvmKernelCall *call) {
     Recurrent l;
     if (!get_lstm(call, &l)) return RVM_ASK_REFERENCE;
     divide_recurrent(call, 1, &l);
-    Run run = {&l, lstm_step, x + 4, x + 5, x + 6, rvm_take(&workspace, 0)};
+    Run run = {.l = &l, .step = lstm_step, .h = x + 4, .c = x + 5, .outs = x + 7};
+    if (!read_lengths(&l, &workspace, &run)) return RVM_ASK_REFERENCE;
+    run.workspace = rvm_take(&workspace, 0);
     return rvm_run_grid(call, &l.of_directions, run_direction, &run);
 }
 
@@ -571,8 +635,10 @@ static int gru(const RvmKernelCall *call) {
     Recurrent l;
     if (!get_gru(call, &l)) return RVM_ASK_REFERENCE;
     divide_recurrent(call, !is_reset_first(call), &l);
-    Run run = {&l, is_reset_first(call) ? gru_step_reset_first : gru_step, x + 5, NULL, x + 6,
-               rvm_take(&workspace, 0)};
+    Run run = {.l = &l, .step = is_reset_first(call) ? gru_step_reset_first : gru_step, .h = x + 5,
+               .outs = x + 7};
+    if (!read_lengths(&l, &workspace, &run)) return RVM_ASK_REFERENCE;
+    run.workspace = rvm_take(&workspace, 0);
     return rvm_run_grid(call, &l.of_directions, run_direction, &run);
 }
 
@@ -632,7 +698,8 @@ static const RvmArgument lstm_arguments[] = {
     RVM_BUFFER(TENSOR), RVM_BUFFER(TENSOR),
     RVM_BUFFER(TENSOR), RVM_BUFFER(TENSOR),
     RVM_BUFFER(TENSOR), RVM_BUFFER(TENSOR),
-    RVM_FIELD_OF(rvm_directions, CHOICE, RecurrentParams, direction), RVM_BUFFER(OUTS),
+    RVM_BUFFER(TENSOR_OR_NONE), RVM_FIELD_OF(rvm_directions, CHOICE, RecurrentParams, direction),
+    RVM_BUFFER(OUTS),
 };
 
 static const RvmArgument gru_arguments[] = {
@@ -642,6 +709,7 @@ static const RvmArgument gru_arguments[] = {
     RVM_BUFFER(TENSOR),
     RVM_BUFFER(TENSOR),
     RVM_BUFFER(TENSOR),
+    RVM_BUFFER(TENSOR_OR_NONE),
     RVM_FIELD_OF(rvm_directions, CHOICE, RecurrentParams, direction),
     RVM_FIELD(FLAG, RecurrentParams, linear_before_reset),
     RVM_BUFFER(OUTS),
