@@ -131,8 +131,8 @@ def markdown(doc: str) -> str:
 KERNEL_FAMILIES = (
     "elementwise", "composite", "fused", "reductions", "search", "products", "movement",
     "creation", "gather", "nn", "channels", "convolution", "pooling", "blocks", "linear",
-    "integers", "recurrent", "recurrent_attention", "resize", "sampling", "detection", "trees",
-    "cache", "packed", "spectral", "folding", "matrices", "spectra", "suppression",
+    "bfloat16", "integers", "recurrent", "recurrent_attention", "resize", "sampling", "detection",
+    "trees", "cache", "packed", "spectral", "folding", "matrices", "spectra", "suppression",
 )  # fmt: skip
 """Modules of relaxvm.kernels, in the order of the page."""
 

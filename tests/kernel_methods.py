@@ -10,12 +10,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from relaxvm.kernels import _table
-from relaxvm.kernels.cpu import SETS
+from relaxvm.kernels.cpu import SETS, has_amx
 
 from .test_hostile_kernels import MAKERS, Hostile, outcome
 from .test_kernel_sets import reference
@@ -29,14 +30,19 @@ def methods() -> Iterator[tuple[str, str, str]]:
     """Set, method and kernel of each implementation that the processor has."""
     for which in SETS:
         for row in _table.rows(which):
-            if "vnni" not in row[0] or has_vnni():
+            if has_instructions_of(row[0]):
                 yield which, row[0], row[1]
 
 
-def has_vnni() -> bool:
-    """Whether the processor has AVX512_VNNI, which some methods of a set need beyond it."""
-    core: Any = getattr(np, "_core", None) or np.core
-    return bool(core._multiarray_umath.__cpu_features__["AVX512VNNI"])
+def has_instructions_of(method: str) -> bool:
+    """Whether the processor has what some methods of a set need beyond it."""
+    if ".amx_" in method:
+        return has_amx()
+    needed = {"vnni_": "avx512_vnni", "dot_": "avx512_bf16"}
+    flags = [flag for part, flag in needed.items() if "." + part in method]
+    return not flags or (
+        sys.platform == "linux" and flags[0] in Path("/proc/cpuinfo").read_text("utf-8").split()
+    )
 
 
 def by_method(which: str, method: str) -> Any:

@@ -184,6 +184,16 @@ def linear(size: int) -> list[Any]:
             np.ones((size, 320), "f4"), "gelu", np.ones((size, 320), "f4")]  # fmt: skip
 
 
+def linear_bfloat16(size: int) -> list[Any]:
+    x, _, *rest, out = linear(size)
+    return [x, np.ones((20, 20, 16, 16, 2), "u2"), *rest, 1, out]
+
+
+def conv_bfloat16(size: int) -> list[Any]:
+    x, _, *rest = in_blocks(size)
+    return [x, np.ones((2, 1, 3, 3, 16, 16, 2), "u2"), *rest]
+
+
 def integer_linear(size: int) -> list[Any]:
     """Rows of 640 bytes, weights for 320 columns, and what follows the product."""
     return [np.ones((size, 640), "u1"), None, np.ones((20, 40, 4, 16, 4), "i1"), np.ones(320, "i4"),
@@ -244,6 +254,7 @@ KERNEL_CALLS: dict[str, Any] = {
                                    np.ones(1000, "f4"), 1e-5, np.ones((1000, 1000), "f4")],
     "nn.apply": lambda: [np.ones(1 << 20, "f4"), "gelu", np.ones(1 << 20, "f4")],
     "nn.linear_blocks": lambda: linear(1000),
+    "nn.linear_bfloat16": lambda: linear_bfloat16(1000),
     "nn.integer_linear_blocks": lambda: integer_linear(4000),
     "nn.integer_conv2d_blocks": lambda: integer_conv(280),
     "nn.integer_lstm_blocks": lambda: integer_lstm(1000),
@@ -255,6 +266,7 @@ KERNEL_CALLS: dict[str, Any] = {
     "nn.from_blocks": lambda: [
         np.ones((1, 1, 280, 280, 16), "f4"), np.ones((1, 16, 280, 280), "f4")],
     "nn.conv2d_blocks": lambda: in_blocks(280),
+    "nn.conv2d_bfloat16": lambda: conv_bfloat16(280),
     "nn.conv2d_gathered_blocks": lambda: gathered(in_blocks(280)),
     "nn.conv2d_depthwise_blocks": lambda: with_weight(in_blocks(280), 2, 3, 3, 16),
     "nn.conv2d_winograd_blocks": lambda: with_weight(in_blocks(280), 36, 2, 2, 16, 16),

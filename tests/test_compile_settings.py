@@ -73,7 +73,7 @@ def test_settings_are_part_of_the_key(tmp_path: Path, monkeypatch: pytest.Monkey
         ({"memory": "small"}, ValueError, "memory: expected one of default, low, got 'small'"),
         ({"precise": 1}, TypeError, "precise: expected a bool, got int"),
         ({"precise": True, "relax_pipeline": "zero"}, ValueError,
-         "precise and memory are for the pipelines default and dataflow, got 'zero'"),
+         "precise, memory and precision are for the pipelines default and dataflow, got 'zero'"),
         ({"memory": "low", "relax_pipeline": None}, ValueError, "for others: relaxvm.get_pipeline"),
     ],
 )  # fmt: skip

@@ -11,7 +11,7 @@ import pytest
 
 from relaxvm import Shape
 from relaxvm.errors import RelaxVMError
-from relaxvm.kernels import _table, integers
+from relaxvm.kernels import _table, bfloat16, integers
 from relaxvm.kernels.blocks import BLOCK
 from relaxvm.kernels.cpu import SETS
 
@@ -27,6 +27,8 @@ class Hostile:
 
     def __init__(self, kernel: str, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
+        self.is_bfloat16 = "bfloat16" in kernel
+        """Whether numbers are those of bfloat16, so that rounding to it changes nothing."""
         self.args: list[Any] = MAKERS[kernel](self)
         for _ in range(self.some(1, 0, 2, 3)):
             self.change(int(self.rng.integers(len(self.args))))
@@ -37,7 +39,8 @@ class Hostile:
         return values[max(at, 0)]
 
     def tensor(self, *shape: int) -> np.ndarray:
-        return self.rng.standard_normal(shape).astype(np.float32)
+        drawn = self.rng.standard_normal(shape).astype(np.float32)
+        return bfloat16.widened(bfloat16.bits_of(drawn)) if self.is_bfloat16 else drawn
 
     def lengths(self, steps: int, batch: int) -> np.ndarray | None:
         """Of sequences, or nothing."""
@@ -108,6 +111,13 @@ def linear_blocks(of: Hostile) -> list[Any]:
     residual = of.tensor(rows, columns) if of.rng.random() < 0.5 else None
     return [of.tensor(rows, inputs), of.tensor(blocks, inputs, BLOCK), bias, residual,
             of.some(None, "gelu"), of.tensor(rows, columns)]  # fmt: skip
+
+
+def linear_bfloat16(of: Hostile) -> list[Any]:
+    x, _, *rest, out = linear_blocks(of)
+    blocks, lines = -(-out.shape[-1] // BLOCK), -(-x.shape[-1] // bfloat16.LINE)
+    weight = bfloat16.bits_of(of.tensor(blocks, lines, 16, BLOCK, 2))
+    return [x, weight, *rest, of.some(1, 0), out]
 
 
 def lstm_blocks(of: Hostile) -> list[Any]:
@@ -352,6 +362,12 @@ def quantization_range(of: Hostile) -> list[Any]:
             np.zeros((), np.uint8)]  # fmt: skip
 
 
+def convolution_bfloat16(of: Hostile) -> list[Any]:
+    w, more = Window(of), of.some(1, 2)
+    x, weight, *rest = convolved(of, w, of.tensor(more, w.count, *w.window, BLOCK, BLOCK), more)
+    return [x, bfloat16.narrowed_blocks(weight), *rest]
+
+
 def winograd(of: Hostile) -> list[Any]:
     w, more = Window(of, fixed=True), of.some(1, 2)
     return convolved(of, w, of.tensor(36, more, w.count, BLOCK, BLOCK), more)
@@ -360,6 +376,7 @@ def winograd(of: Hostile) -> list[Any]:
 MAKERS: dict[str, Callable[[Hostile], list[Any]]] = {
     "nn.apply": elementwise,
     "nn.avg_pool2d_blocks": pool(2),
+    "nn.conv2d_bfloat16": convolution_bfloat16,
     "nn.conv2d_blocks": convolution,
     "nn.conv2d_depthwise_blocks": depthwise,
     "nn.conv2d_gathered_blocks": gathered,
@@ -379,6 +396,7 @@ MAKERS: dict[str, Callable[[Hostile], list[Any]]] = {
     "nn.gru_blocks": gru_blocks,
     "nn.attention_tiles": attention_tiles,
     "nn.layer_norm_rows": layer_norm_rows,
+    "nn.linear_bfloat16": linear_bfloat16,
     "nn.linear_blocks": linear_blocks,
     "nn.lstm_blocks": lstm_blocks,
     "nn.max_pool2d_blocks": pool(1),

@@ -119,9 +119,7 @@ class Case:
         scale = 1 / np.sqrt(channels // self.groups * tall * wide)
         weight = rng.standard_normal((outputs, channels // self.groups, tall, wide)) * scale
         self.weight = weight.astype(np.float32)
-        self.sums = convolution(
-            self.x, self.weight, self.strides, self.padding, self.dilation, self.groups
-        )
+        self.sums = self.sums_of(self.x, self.weight)
         self.bias = rng.standard_normal(outputs).astype(np.float32) if seed % 3 else None
         self.residual = (
             rng.standard_normal(self.sums.shape).astype(np.float32) if seed % 4 == 0 else None
@@ -133,6 +131,9 @@ class Case:
         self.scale, self.shift = scaled[seed // 4 % 4]
         self.channels: np.ndarray | None = None
         self.kernel, self.data, self.packed = self.form(method)
+
+    def sums_of(self, x: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        return convolution(x, weight, self.strides, self.padding, self.dilation, self.groups)
 
     def form(self, method: str) -> tuple[str, np.ndarray, np.ndarray]:
         if method == "planes":
@@ -422,11 +423,12 @@ class Layer:
             want += self.residual
         return want if self.function is None else EXACT[self.function](want)
 
-    def got(self, run: Kernel) -> np.ndarray:
+    def got(
+        self, run: Kernel, pack: Callable[..., np.ndarray] = linear.pack_linear, *more: Any
+    ) -> np.ndarray:
         bias = None if self.bias is None else blocks.pack_bias(self.bias)
         out = np.full((self.rows, self.weight.shape[1]), np.nan, np.float32)
-        packed = linear.pack_linear(self.weight)
-        run(self.x, packed, bias, self.residual, self.function, out)
+        run(self.x, pack(self.weight), bias, self.residual, self.function, *more, out)
         return out
 
 
@@ -963,6 +965,7 @@ GUARDED = """
 import ctypes, mmap, sys
 import numpy as np
 sys.path.append(sys.argv[2])  # for the tests; relaxvm is the one that is installed
+from relaxvm.kernels import _table, bfloat16
 from tests.test_kernel_sets import METHODS, Case, Gated, Layer, Memory, of_set
 libc = ctypes.CDLL(None)
 
@@ -997,6 +1000,16 @@ for seed in range(40):
     run = of_set("nn.linear_blocks", sys.argv[1])
     for at_end in (False, True):
         layer.got(call)
+for seed in range(40):  # with weights in bfloat16
+    layer, case = Layer(seed, rows=1 + seed % 40), Case("direct", seed)
+    calls = [("nn.linear_bfloat16", lambda: layer.got(call, bfloat16.pack_matrix, 1))]
+    case.packed = bfloat16.pack_convolution(case.weight)
+    calls.append(("nn.conv2d_bfloat16", lambda: case.got(call)))
+    for name, got in calls:
+        for method in (row[0] for row in _table.rows(sys.argv[1]) if row[1] == name):
+            run = _table.DispatchedKernel(lambda *args: None, (method,), None, sys.argv[1])
+            for at_end in (False, True):
+                got()
 for seed in range(20):
     for kind, name in ((Memory, "nn.lstm_blocks"), (Gated, "nn.gru_blocks")):
         arguments = kind(seed).arguments()

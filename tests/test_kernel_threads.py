@@ -18,7 +18,7 @@ import relaxvm
 from relaxvm.core._threads import MAX_THREADS, count_sections
 from relaxvm.core.processors import quota
 from relaxvm.errors import CancelledError, LimitError
-from relaxvm.kernels import blocks, integers, linear
+from relaxvm.kernels import bfloat16, blocks, integers, linear
 from relaxvm.kernels.cpu import SETS
 
 from . import children
@@ -107,6 +107,14 @@ def integer_linear(
     return "nn.integer_linear_blocks", args, [(rows, columns)]
 
 
+def linear_bfloat16(
+    rows: int, inputs: int, columns: int
+) -> tuple[str, list[Any], list[tuple[int, ...]]]:
+    weight = bfloat16.pack_matrix(drawn(inputs, columns))
+    args = [drawn(rows, inputs), weight, None, drawn(rows, columns), "gelu", 1]
+    return "nn.linear_bfloat16", args, [(rows, columns)]
+
+
 LINEAR = ("linear", "half_pixel", "floor", -0.75, 0, 0, 0.0, "stretch")
 POOL = ((3, 3), (2, 2), (1, 1, 1, 1), (1, 1))
 
@@ -193,6 +201,18 @@ CASES: dict[str, Callable[[], tuple[str, list[Any], list[tuple[int, ...]]]]] = {
     "linear, one row": lambda: (
         "nn.linear_blocks",
         [drawn(1, 1500), linear.pack_linear(drawn(1500, 1100)), None, None, "relu"], [(1, 1100)],
+    ),
+    "bfloat16 linear": lambda: linear_bfloat16(297, 610, 733),
+    "bfloat16 linear, many rows": lambda: linear_bfloat16(6000, 150, 140),
+    "bfloat16 linear, one row": lambda: linear_bfloat16(1, 3000, 1100),
+    "bfloat16 convolution": lambda: conv(
+        "nn.conv2d_bfloat16", drawn(2, 3, 80, 63, 16),
+        bfloat16.pack_convolution(drawn(80, 48, 3, 3)), (2, 5, 40, 32, 16), stride=2, pad=1,
+        residual=True,
+    ),
+    "bfloat16 convolution, large weights": lambda: conv(
+        "nn.conv2d_bfloat16", drawn(1, 16, 17, 17, 16),
+        bfloat16.pack_convolution(drawn(270, 256, 3, 3)), (1, 17, 15, 15, 16),
     ),
     "integer linear": lambda: integer_linear(97, 410, 333),
     "integer linear, one row": lambda: integer_linear(1, 3000, 4000),

@@ -347,6 +347,9 @@ KERNELS: dict[str, list[Make]] = {
     "nn.apply": [lambda: [_zeros(1 << 24), "gelu", _zeros(1 << 24)]],
     "nn.linear_blocks": [
         lambda: [_zeros(500, 4096), _zeros(256, 4096, 16), None, None, "gelu", _zeros(500, 4096)]],
+    "nn.linear_bfloat16": [
+        lambda: [_zeros(2000, 8192), np.zeros((512, 256, 16, 16, 2), "u2"), None, None, "gelu", 1,
+                 _zeros(2000, 8192)]],
     "nn.integer_linear_blocks": [
         lambda: [np.zeros((4000, 8192), "u1"), None, np.zeros((512, 512, 4, 16, 4), "i1"),
                  np.zeros(8192, "i4"), 0, None, _zeros(1), None, "gelu", None, None,
@@ -371,6 +374,10 @@ KERNELS: dict[str, list[Make]] = {
         # Padding that takes far longer than the one result of each image.
         lambda: [_zeros(500_000, 1, 1, 1, 16), _zeros(1, 1, 1, 1, 16, 16), None, None,
                  (1 << 16,) * 2, (32,) * 4, (1, 1), 1, *[None] * 6, _zeros(500_000, 1, 1, 1, 16)]],
+    "nn.conv2d_bfloat16": [
+        lambda: [_zeros(1, 16, 300, 300, 16), np.zeros((16, 8, 31, 31, 16, 16, 2), "u2"),
+                 *_in_blocks(1)[2:5], (15,) * 4, *_in_blocks(1)[6:-1],
+                 _zeros(1, 16, 300, 300, 16)]],
     "nn.conv2d_gathered_blocks": [
         lambda: [*_in_blocks(16, 200, 15, 15, 16, window=15)[:4],
                  np.arange(3200).reshape(16, 200) % 256,

@@ -58,6 +58,9 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
     make.add_argument("--memory", choices=("default", "low"), default="default",
                       help="low: leave out of models what takes more memory to be faster "
                       "(default: default)")  # fmt: skip
+    make.add_argument("--precision", choices=("default", "bfloat16"), default="default",
+                      help="bfloat16: round the operands of a model's products to bfloat16, for "
+                      "speed (default: default)")  # fmt: skip
     make.add_argument("--pipeline", metavar="NAME", default="default",
                       help="the passes that lower the program (default: default); none for a "
                       "program that is already lowered")  # fmt: skip
@@ -154,15 +157,16 @@ def _build(
         except ValueError as error:
             raise UsageError(f"--pipeline {args.pipeline}: {error}") from error
         pipeline = args.pipeline  # "default" is another one for models
-    settings = args.precise or args.memory != "default"
+    settings = args.precise or args.memory != "default" or args.precision != "default"
     if settings and args.pipeline not in ("default", "dataflow"):
-        raise UsageError("--precise and --memory: for the pipelines default and dataflow, got "
-                         f"--pipeline {args.pipeline}")  # fmt: skip
+        raise UsageError("--precise, --memory and --precision: for the pipelines default and "
+                         f"dataflow, got --pipeline {args.pipeline}")  # fmt: skip
     instruments = [] if args.dump_ir is None else [DumpIR(args.dump_ir)]
     try:
         with PassContext(instruments=instruments):
             return build(mod, args.target, params, pipeline, args.exec_mode, limits=limits,
-                         precise=args.precise, memory=args.memory)  # fmt: skip
+                         precise=args.precise, memory=args.memory,
+                         precision=args.precision)  # fmt: skip
     except BUILD_ERRORS as error:
         raise CommandError(f"{args.script}: {type(error).__name__}: {error}") from error
 

@@ -23,7 +23,7 @@ from ..parameters import lists_parameters
 from ..tir import PrimFunc
 from ..transform import Pass
 from ..transform.pass_infra import PassContext
-from ..transform.pipelines import MEMORY, get_pipeline, registered_pipelines
+from ..transform.pipelines import check_settings, get_pipeline, registered_pipelines
 from ..transform.run_codegen import EXTERNAL_MODS
 from ..values import Shape
 from ..vm.limited import run_limited
@@ -59,6 +59,7 @@ def compile(  # noqa: A001  (TVM's name)
     entry: str | None = None,
     precise: bool = False,
     memory: str = "default",
+    precision: str = "default",
     **options: Any,
 ) -> VMExecutable:
     """Compile a program of any kind, as `relaxvm.compile` does for what is not on disk: see
@@ -68,7 +69,7 @@ def compile(  # noqa: A001  (TVM's name)
         mod, values = read_program(
             program, params, limits=limits, entry=entry, options=options
         )
-        pipeline = _with_settings(relax_pipeline, precise, memory)
+        pipeline = _with_settings(relax_pipeline, precise, memory, precision)
         return _checked(mod, target, values, pipeline, exec_mode, limits)
 
     return run_limited(work, limits, "compile")
@@ -85,6 +86,7 @@ def build(
     limits: Limits | None = None,
     precise: bool = False,
     memory: str = "default",
+    precision: str = "default",
 ) -> VMExecutable:
     """Compile a program.
 
@@ -106,6 +108,10 @@ def build(
             that is folded.
         memory: "low" leaves out of models what takes more memory to be faster: Winograd's method,
             whose weights take four times as much.
+        precision: "bfloat16" keeps the weights of a model's products and convolutions in bfloat16,
+            and rounds what they multiply, where the processor has instructions for that; sums are
+            float32.  Results then have errors of some 1e-3 to 1e-2 of the largest one; half the
+            memory, and more speed.  Not with `precise`.
 
     PrimFuncs are compiled by the system's C compiler; if there is none, they become Python.  Shape
     functions become programs for ``relaxvm.builtin.compute_shape``.
@@ -122,7 +128,7 @@ def build(
 
     def work() -> VMExecutable:
         program, values = read_program(mod, params, limits=limits)
-        pipeline = _with_settings(relax_pipeline, precise, memory)
+        pipeline = _with_settings(relax_pipeline, precise, memory, precision)
         return _checked(program, target, values, pipeline, exec_mode, limits)
 
     return run_limited(work, limits, "build")
@@ -219,34 +225,33 @@ class _Settings(NamedTuple):
     name: str
     precise: bool = False
     memory: str = "default"
+    precision: str = "default"
 
     def pipeline(self, *, is_model: bool) -> Pass:
         if is_model and self.name in _OF_MODELS:
             keep_apart = self.name == "dataflow"
             return get_pipeline(
-                "model", precise=self.precise, memory=self.memory, keep_apart=keep_apart
-            )
+                "model", precise=self.precise, memory=self.memory, precision=self.precision,
+                keep_apart=keep_apart,
+            )  # fmt: skip
         return get_pipeline(self.name)
 
 
-def _with_settings(relax_pipeline: Any, precise: bool, memory: str) -> Any:
+def _with_settings(relax_pipeline: Any, precise: bool, memory: str, precision: str) -> Any:
     """A pipeline with settings for models.
 
     Raises:
-        ValueError: `memory` is unknown, or the pipeline has no such settings.
+        TypeError, ValueError: as `check_settings`, or the pipeline has no such settings.
     """
-    if memory not in MEMORY:
-        raise ValueError(f"memory: expected one of {', '.join(MEMORY)}, got {memory!r}")
-    if not isinstance(precise, bool):
-        raise TypeError(f"precise: expected a bool, got {type(precise).__name__}")
-    if precise or memory != "default":
+    check_settings(precise, memory, precision)
+    if (precise, memory, precision) != (False, "default", "default"):
         if relax_pipeline not in _OF_MODELS:
             raise ValueError(
-                f"precise and memory are for the pipelines {' and '.join(_OF_MODELS)}, got "
-                f'{relax_pipeline!r}; for others: relaxvm.get_pipeline("model", precise=..., '
-                "memory=...)"
+                f"precise, memory and precision are for the pipelines {' and '.join(_OF_MODELS)}, "
+                f'got {relax_pipeline!r}; for others: relaxvm.get_pipeline("model", precise=..., '
+                "memory=..., precision=...)"
             )
-        return _Settings(relax_pipeline, precise, memory)
+        return _Settings(relax_pipeline, precise, memory, precision)
     return relax_pipeline
 
 

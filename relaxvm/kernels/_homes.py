@@ -7,6 +7,10 @@ from typing import Final
 __all__ = ["ALIASES", "KERNELS", "UFUNCS"]
 
 KERNELS: Final = {
+    "bfloat16": (
+        "nn.conv2d_bfloat16",
+        "nn.linear_bfloat16",
+    ),
     "blocks": (
         "nn.avg_pool2d_blocks",
         "nn.conv2d_blocks",

@@ -7,12 +7,15 @@ turns all C kernels off.  Results of sets differ by rounding.
 
 from __future__ import annotations
 
+import functools
 import os
-from typing import Final
+from typing import Any, Final
+
+import numpy as np
 
 from . import _table
 
-__all__ = ["CPU", "SETS", "VARIABLE"]
+__all__ = ["CPU", "SETS", "VARIABLE", "has_amx"]
 
 VARIABLE: Final = "RELAXVM_CPU"
 
@@ -36,3 +39,20 @@ def _choose() -> str:
 CPU: Final = _choose()
 """The set that kernels use; "none" if there are none for this processor, "numpy" if C kernels are
 turned off."""
+
+
+@functools.cache
+def has_amx() -> bool:
+    """Whether products in bfloat16 use AMX, which the processor and the operating system must
+    have: asks a kernel."""
+    if "avx512" not in SETS or CPU != "avx512":
+        return False
+
+    refused: list[Any] = []
+    out = np.empty((16, 16), np.float32)
+    kernel = _table.DispatchedKernel(
+        lambda *_: refused.append(None), ("bfloat16.amx_linear",), None, CPU
+    )
+    weight = np.zeros((1, 1, 16, 16, 2), np.uint16)
+    kernel(np.zeros((16, 32), np.float32), weight, None, None, None, 1, out)
+    return not refused

@@ -62,6 +62,8 @@ _MOST_TAPS: Final = 16
 """Of the window of a transposed convolution."""
 _MOST_BYTE_TAPS: Final = 256
 """Of the window of a convolution of bytes of each channel by itself."""
+_IN_BLOCKS: Final = 6
+"""Dimensions of the weights of a convolution of an image in blocks."""
 _SMALLEST_WINOGRAD: Final = 7
 """Results along an axis from which on the transforms of Winograd's method pay."""
 
@@ -131,10 +133,13 @@ class _Blocker(ExprMutator):
     """Rewrites a function from its beginning to its end.  A value may be there as the program has
     it, in blocks of channels, or both; the other form is made where it is needed."""
 
-    def __init__(self, func: Function, *, precise: bool, winograd: bool) -> None:
+    def __init__(
+        self, func: Function, *, precise: bool, winograd: bool, bfloat16: bool
+    ) -> None:
         super().__init__()
         self._precise = precise
         self._winograd = winograd and not precise
+        self._bfloat16 = bfloat16
         self._uses = uses_of(func)
         self._only_first = _only_first(func, self._uses)
         self._blocks: dict[Var, Expr] = {}
@@ -211,12 +216,17 @@ class _Blocker(ExprMutator):
     def _call(self, c: _Convolution) -> Call:
         bias = None if c.bias is None else Constant(c.bias)
         slope = None if c.slope is None else Constant(c.slope)
-        inputs: list[Any] = [c.x, c.weight]
+        name, weight = c.kernel, c.weight
+        if self._bfloat16 and name == "nn.conv2d_blocks" and weight.data.ndim == _IN_BLOCKS:
+            from ..kernels.bfloat16 import narrowed_blocks
+
+            name, weight = "nn.conv2d_bfloat16", Constant(given_up(narrowed_blocks(weight.data)))
+        inputs: list[Any] = [c.x, weight]
         gathered = [] if c.inputs is None else [c.inputs]
         rest = (c.low, c.high, slope, c.function, c.scale, c.shift)
         for value in (bias, c.residual, *gathered, *c.settings, *rest):
             inputs.append(self._none() if value is None else value)
-        return kernel_call(c.kernel, inputs, c.ty)
+        return kernel_call(name, inputs, c.ty)
 
     def _none(self) -> Var:
         """A variable of this block that is None."""
@@ -1246,7 +1256,9 @@ def _is_float32(number: float) -> bool:
         ))  # fmt: skip
 
 
-def BlockConvolutions(*, precise: bool = False, winograd: bool = True) -> Pass:
+def BlockConvolutions(
+    *, precise: bool = False, winograd: bool = True, bfloat16: bool = False
+) -> Pass:
     """Compute convolutions of constant weights, along two axes or one, on images in blocks of 16
     channels, by the C kernels
     ``nn.conv2d_blocks``, ``nn.conv2d_depthwise_blocks`` and ``nn.conv2d_winograd_blocks``.
@@ -1270,12 +1282,15 @@ def BlockConvolutions(*, precise: bool = False, winograd: bool = True) -> Pass:
             1e-5 of their root mean square, factors in weights, and functions that are not those of
             numpy.
         winograd: whether Winograd's method may be taken.
+        bfloat16: weights of the other convolutions of images in blocks, but those of each channel
+            by itself, become bfloat16, by the kernel ``nn.conv2d_bfloat16``, and images are rounded
+            to it where the processor multiplies such numbers.
     """
 
     @function_pass(name="BlockConvolutions")
     def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:
         if func.attrs.get("Primitive"):
             return func
-        return _Blocker(func, precise=precise, winograd=winograd).visit(func)
+        return _Blocker(func, precise=precise, winograd=winograd, bfloat16=bfloat16).visit(func)
 
     return run

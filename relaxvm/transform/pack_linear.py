@@ -65,12 +65,15 @@ class _Linear:
     bias: NDArray[Any] | None = None
     residual: Expr | None = None
     function: str | None = None
+    is_bfloat16: bool = False
+    """Whether the weight is bits of bfloat16."""
 
 
 class _Packer(ExprMutator):
-    def __init__(self, func: Function, *, precise: bool) -> None:
+    def __init__(self, func: Function, *, precise: bool, bfloat16: bool) -> None:
         super().__init__()
         self._precise = precise
+        self._bfloat16 = bfloat16
         self._uses = uses_of(func)
         self._linear: dict[Var, _Linear] = {}
         self._integers: dict[Var, IntegerProduct] = {}
@@ -139,6 +142,8 @@ class _Packer(ExprMutator):
             inputs.append(self._none() if each is None else each)
         function = linear.function
         inputs.append(self._none() if function is None else function)
+        if linear.is_bfloat16:
+            return kernel_call("nn.linear_bfloat16", [*inputs, int(self._bfloat16)], var.ty)
         return kernel_call("nn.linear_blocks", inputs, var.ty)
 
     def _integer_product(self, var: Var, call: Call) -> Call | None:
@@ -335,12 +340,19 @@ class _Packer(ExprMutator):
             return None
         key = id(weight), is_transposed
         if key not in self._packed:
-            from ..kernels.linear import pack_linear
-
             data = weight.data.T if is_transposed else weight.data
-            self._packed[key] = Constant(given_up(pack_linear(data)))
+            self._packed[key] = Constant(given_up(self._pack(data)))
             self._kept.append(weight)
-        return _Linear(self.visit(x), self._packed[key], outputs)
+        return _Linear(self.visit(x), self._packed[key], outputs, is_bfloat16=self._bfloat16)
+
+    def _pack(self, matrix: NDArray[Any]) -> NDArray[Any]:
+        if self._bfloat16:
+            from ..kernels.bfloat16 import pack_matrix
+
+            return pack_matrix(matrix)
+        from ..kernels.linear import pack_linear
+
+        return pack_linear(matrix)
 
     def _matrix(
         self, expr: Expr, dtypes: Collection[str] = ("float32",)
@@ -457,7 +469,7 @@ def _vector(data: NDArray[Any], columns: int, ndim: int) -> NDArray[Any] | None:
     return np.broadcast_to(data.reshape(-1), (columns,))
 
 
-def PackLinear(*, precise: bool = False) -> Pass:
+def PackLinear(*, precise: bool = False, bfloat16: bool = False) -> Pass:
     """Compute products with constant matrices of float32 by the C kernel ``nn.linear_blocks``,
     whose weights are packed when this pass runs.
 
@@ -474,12 +486,14 @@ def PackLinear(*, precise: bool = False) -> Pass:
 
     Args:
         precise: take products with bias, residual and relu alone.
+        bfloat16: weights of products become bfloat16, by the kernel ``nn.linear_bfloat16``, and
+            operands are rounded to it where the processor multiplies such numbers.
     """
 
     @function_pass(name="PackLinear")
     def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:
         if func.attrs.get("Primitive"):
             return func
-        return _Packer(func, precise=precise).visit(func)
+        return _Packer(func, precise=precise, bfloat16=bfloat16).visit(func)
 
     return run

@@ -137,6 +137,7 @@ def compile(  # noqa: A001  (TVM's name)
     cache: bool = True,
     precise: bool = False,
     memory: str = "default",
+    precision: str = "default",
     **options: Any,
 ) -> VMExecutable:
     """Compile a program of any kind: all that `build` takes, and files of other frontends.
@@ -149,7 +150,8 @@ def compile(  # noqa: A001  (TVM's name)
             (.pt2), of a Python script, which is run, of a module in JSON, or of a Relay text; the
             bytes of one, but of no script; an ``onnx.ModelProto``; or a
             ``torch.export.ExportedProgram``.
-        target, params, relax_pipeline, exec_mode, limits, precise, memory: as in `build`.
+        target, params, relax_pipeline, exec_mode, limits, precise, memory, precision: as in
+            `build`.
         entry: of a script, the name of the IRModule; None for ``Module``, or the only one.
         cache: whether the executable is looked for on disk, and kept there.
         options: for an ONNX model, arguments of `relaxvm.frontend.onnx.from_onnx`, such as
@@ -164,13 +166,13 @@ def compile(  # noqa: A001  (TVM's name)
             `build`.
     """
     arguments = _Arguments(
-        target, params, relax_pipeline, exec_mode, entry, options, precise, memory
+        target, params, relax_pipeline, exec_mode, entry, options, precise, memory, precision
     )
 
     def make() -> VMExecutable:
         made: VMExecutable = hook("compile")(
             program, target, params, relax_pipeline, exec_mode, limits=limits, entry=entry,
-            precise=precise, memory=memory, **options,
+            precise=precise, memory=memory, precision=precision, **options,
         )  # fmt: skip
         return made
 
@@ -205,6 +207,7 @@ class _Arguments(NamedTuple):
     options: Mapping[str, Any] = {}
     precise: bool = False
     memory: str = "default"
+    precision: str = "default"
 
 
 class _Source(NamedTuple):
@@ -366,7 +369,7 @@ def _context(arguments: _Arguments) -> list[str]:
         raise _NotCached
     if not isinstance(arguments.relax_pipeline, (str, type(None))):
         raise _NotCached
-    from ..kernels.cpu import CPU, SETS
+    from ..kernels.cpu import CPU, SETS, has_amx
 
     params = arguments.params
     if isinstance(params, (str, os.PathLike)):
@@ -375,6 +378,7 @@ def _context(arguments: _Arguments) -> list[str]:
     return [
         _LAYOUT, *_this_package(), sys.platform, os.uname().machine if os.name == "posix" else "",
         CPU, ",".join(SETS), os.environ.get("CC", ""), os.environ.get("RELAXVM_CFLAGS", ""),
+        "amx" if arguments.precision == "bfloat16" and has_amx() else "",
         _canonical(list(rest)),
     ]  # fmt: skip
 
