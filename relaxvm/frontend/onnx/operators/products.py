@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....ir import Expr, TensorType
+from ...common import products
 from ...common.values import Value
 from ..graph import Graph
 from ..registry import onnx
@@ -62,12 +63,12 @@ def gemm_with_broadcast(
 
 @onnx("Einsum", since=12)
 def einsum(g: Graph, *operands: Value, equation: str) -> Expr:
-    """R.einsum."""
+    """R.matmul or R.einsum."""
     dtype = operands[0].dtype if operands else None
     if dtype not in ("bfloat16", "float16"):
-        return g.op("einsum", list(operands), equation)
-    wide = [Value(g.op("astype", each, "float32")) for each in operands]
-    return g.op("astype", g.op("einsum", wide, equation), dtype)
+        return products.einsum(g, [g.expr(each) for each in operands], equation)
+    wide = [g.op("astype", each, "float32") for each in operands]
+    return g.op("astype", products.einsum(g, wide, equation), dtype)
 
 
 @onnx("Det", since=11)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ...common import products
 from ...common.emitter import Emitter, Problem
 from ..forms import (
     Tensor,
@@ -187,9 +188,9 @@ def bilinear(
 
 @aten("einsum")
 def einsum(c: Emitter, equation: str, tensors: Any, path: Any = None) -> Tensor:
-    """R.einsum."""
+    """R.matmul or R.einsum."""
     operands = [c.expr(each) for each in promoted(c, *tensors)]
-    return c.op("einsum", operands, equation.replace(" ", ""))
+    return products.einsum(c, operands, equation)
 
 
 @aten("tensordot")
