@@ -468,3 +468,44 @@ def test_more_names() -> None:
     assert "TileLayout': it is declined, since relaxvm runs on the CPU" in lines[9]
     assert "lookup_param': it is declined, since it belongs to TVM's own lowering" in lines[10]
     assert "no_such_operator" in lines[11]
+
+
+def test_a_tensor_type_is_of_floats_unless_it_says_otherwise() -> None:
+    code = """
+from tvm import relax
+from tvm.script import relax as R
+assert relax.TensorType([2]) == R.Tensor((2,), "float32")
+assert relax.TensorType(ndim=2).dtype == "float32"
+assert relax.TensorType([2], dtype="").dtype is None is relax.TensorType([2], None).dtype
+assert isinstance(R.Tensor((2,)), relax.TensorType)
+assert issubclass(type(R.Tensor((2,))), relax.TensorType)
+assert not isinstance(relax.ShapeType([2]), relax.TensorType)
+"""
+    as_tvm(code)
+
+
+def test_types_of_operands_are_checked_when_a_call_is_emitted() -> None:
+    code = """
+from tvm import relax
+from tvm.relax.op import nn
+from tvm.script import relax as R
+x, places = relax.Var("x", R.Tensor((2, 3), "float32")), relax.Var("i", R.Tensor((2,), "float32"))
+bb = relax.BlockBuilder()
+for call in (relax.op.take(x, places, axis=0), nn.softmax(relax.Var("i", R.Tensor((2,), "int32"))),
+             relax.op.einsum(x, "ij")):
+    try:
+        bb.normalize(call)
+    except TypeError as error:
+        print(call.op.name, error)
+try:
+    nn.softmax(x, axis=2)
+except ValueError as error:
+    print(error)
+assert relax.op.image.resize2d.__name__ == "resize2d" and "relu" in dir(nn)
+assert relax.op.add(x, x).ty == x.ty
+"""
+    lines = as_tvm(code).splitlines()
+    assert lines[0].startswith("relax.take relax.take: indices: expected integers, got")
+    assert lines[1].startswith("relax.nn.softmax relax.nn.softmax: data: expected floats, got")
+    assert lines[2].startswith("relax.einsum relax.einsum: operands: expected a tuple of tensors")
+    assert lines[3] == "relax.nn.softmax: axis: expected an axis in -2 to 1, got 2"

@@ -10,6 +10,8 @@ import pytest
 from relaxvm.analysis import suggest_layout_transforms
 from relaxvm.errors import InternalError
 from relaxvm.ir import Analyzer, Var
+from relaxvm.ir.arith import evaluate, prove_equal, simplify
+from relaxvm.op.rules import shape_text
 from relaxvm.script import from_source
 from relaxvm.tir import IndexMap, PrimFunc
 
@@ -201,6 +203,38 @@ def f(a: T.Buffer((4, 4), "float32"), out: T.Buffer((4, 4), "float32")):
 def test_no_suggestions(name: str) -> None:
     func, maps = NONE[name]
     assert suggested(func, *maps) == {}
+
+
+SHAPES = [
+    (lambda i, j: (i, j // 3, j % 3), "(a, (b - b % -3) // 3, 3)", "(2, 3, 3)"),
+    (lambda i, j: (j // 16, j % 16 // 4, j % 4, i), "((b - b % -16) // 16, 4, 4, a)",
+     "(1, 4, 4, 2)"),
+    (lambda i, j: (i * 2, j), "(a * 2, b)", "(4, 7)"),
+    (lambda i, j: (i * 8 + j // 4, j % 4), "(a * 8 + (b - 1) // 4 - 7, 4)", "(10, 4)"),
+]  # fmt: skip
+"""Maps, and the shapes that TVM gives their results, of (a, b) and of (2, 7)."""
+
+
+@pytest.mark.parametrize(("function", "symbolic", "known"), SHAPES)
+def test_shapes_are_those_of_whole_tiles(function: Any, symbolic: str, known: str) -> None:
+    made = IndexMap.from_func(function)
+    a, b = Var("a", "int64"), Var("b", "int64")
+    dims = made.map_shape([a, b])
+    assert shape_text(dims) == symbolic
+    assert shape_text(made.map_shape([2, 7])) == known
+    for i in range(2):
+        for j in range(7):
+            for place, dim in zip(function(i, j), dims, strict=True):
+                assert place < evaluate(dim, {a: i + 1, b: j + 1})
+
+
+def test_multiples_are_simple() -> None:
+    n = Var("n", "int64")
+    padded: Any = n - n % -3
+    assert str(simplify(padded // 3)) == "(n + 2) // 3"
+    assert prove_equal(padded, (n + 2) // 3 * 3)
+    assert str(simplify(n % -3)) == "n % -3"
+    assert prove_equal(n, n // -3 * -3 + n % -3)
 
 
 def test_mistakes() -> None:

@@ -196,3 +196,76 @@ def test_the_place_of_a_difference_begins_at_the_root() -> None:
 
     with pytest.raises(ValueError, match=r"<root>\.body\.body\.value\n  left:  1\n  right: 2"):
         ir.assert_structural_equal(one, two)
+
+
+# Data types of views
+
+
+VIEW = """@I.ir_module
+class Module:
+    @R.function
+    def main(a: R.Tensor((4,), "float32")):
+        dtype = R.dtype("int32")
+        same = dtype
+        b = R.memory.view(a, dtype=same)
+        c = R.memory.view(b, R.shape([2, 2]))
+        return b, c
+"""
+
+
+def test_a_view_knows_the_data_type_that_a_variable_has() -> None:
+    module = from_source(VIEW)
+    assert module["main"].ret_ty == ir.TupleType(
+        [ir.TensorType((4,), "int32"), ir.TensorType((2, 2), "int32")]
+    )
+    text = module.script()
+    assert "R.memory.view(b, R.shape([2, 2]), gv, R.tuple())" in text
+    again = from_source(text)
+    assert ir.structural_equal(again, module)
+    assert analysis.well_formed(ir.load_json(ir.save_json(module)))
+    b, c = run(module, np.arange(4, dtype=np.float32))
+    np.testing.assert_array_equal(b, np.arange(4, dtype=np.float32).view(np.int32))
+    np.testing.assert_array_equal(c, b.reshape(2, 2))
+
+
+def test_a_view_is_of_the_type_that_its_variable_says() -> None:
+    module = from_source(VIEW)
+    (call,) = [
+        binding.value for binding in module["main"].body.blocks[0].bindings
+        if binding.var.name == "b"
+    ]  # fmt: skip
+    call.ty = ir.TensorType((4,), "int8")
+    found = [each for each in analysis.violations(module) if "view" in each.binding]
+    assert 'R.Tensor((4,), dtype="int8"), but the inferred type is' in found[0].problem
+
+
+# Indices in attributes
+
+
+def test_indices_of_split_are_typed() -> None:
+    x = Var("x", ir.TensorType((10,), "float32"))
+    places, parts = op.split(x, [3, 6]).attrs.indices_or_sections, op.split(x, 2).attrs
+    assert places == (3, 6)
+    assert [place.ty for place in places] == [ir.PrimType("int64")] * 2
+    assert parts.indices_or_sections.value == 2
+    assert parts.indices_or_sections.dtype == "int64"
+    func = from_source('@R.function\ndef f(x: R.Tensor((9,), "int8")):\n    return R.split(x, [4])')
+    loaded = ir.load_json(ir.save_json(func))
+    assert ir.structural_equal(loaded, func)
+    assert ir.structural_hash(loaded) == ir.structural_hash(func)
+
+
+def test_parts_of_an_axis_that_only_the_run_knows() -> None:
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor(("n",), "float32")):
+            y = R.split(x, 3)
+            return R.add(y[0], y[1]), y[2]
+
+    x = np.arange(7, dtype=np.float32)
+    first, last = run(Module, x)
+    np.testing.assert_array_equal(first, x[:3] + x[3:6])
+    np.testing.assert_array_equal(last, x[6:])
+    with pytest.raises(relaxvm.errors.InternalError, match="expected dimensions >= 0"):
+        run(Module, x[:1])

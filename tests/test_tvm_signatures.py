@@ -65,8 +65,6 @@ REASONS: Final = [
     ("*.Span", "no source_name", "places are of files of Python, and may be of one character"),
     ("*.Span", "end_line is*", "places are of files of Python, and may be of one character"),
     ("*.Span", "column is*", "places are of files of Python, and may be of one character"),
-    ("*.TensorType", "dtype=None, not 'float32'", "a type of which nothing was said is of unknown "
-     "dtype: a default of float32 hides mistakes"),
     ("*.VDevice", "target='llvm', not None", "programs run on the CPU"),
     ("*.VMExecutable", "no mod", "executables are made by `build` and `ExecBuilder`, or loaded"),
     ("*.Executable", "no mod", "executables are made by `build` and `ExecBuilder`, or loaded"),

@@ -616,8 +616,22 @@ def call_is_well_typed(walk: _Walk, call: Call) -> _Answer:
     except (TypeError, ValueError, IndexError, OverflowError) as error:
         return f"ill-typed: {error}"
     if call.ty is not None and ty is not call.ty and _contradicts(call.ty, ty):
+        ty = _type_of_own_form(walk, call, ty)
+    if call.ty is not None and ty is not call.ty and _contradicts(call.ty, ty):
         return f"the call is of type {call.ty}, but the inferred type is {ty}"
     return None
+
+
+def _type_of_own_form(walk: _Walk, call: Call, ty: Any) -> Any:
+    """The type of the normal form of a call of this type, which depends on values of variables."""
+    op = call.op
+    if not isinstance(op, Op) or op.normalizer is None:
+        return ty
+    inferred = Call(op, call.args, call.attrs, call.ty_args, ret_ty=ty, span=call.span)
+    try:
+        return op.normalized(walk.known, inferred).ty
+    except (TypeError, ValueError, IndexError):
+        return ty  # reported by another rule
 
 
 @rule("call")
@@ -750,6 +764,7 @@ class _Walk:
         type_params: the type parameters in scope.
         checks_symbols: whether symbolic variables in types must be defined.
         is_module: true for a module; false for a single function, whose module is not known.
+        known: finds the values of the variables that were defined so far.
     """
 
     def __init__(
@@ -768,6 +783,7 @@ class _Walk:
         self.symbols: dict[str, str] = {}
         self.type_params: frozenset[TypeVar] = frozenset()
         self.is_module = is_module
+        self.known = BlockBuilder()
         self.binding: Binding | None = None
         self.binding_text: tuple[Binding | None, str] = None, ""
         self.scope: list[Var] = []
@@ -955,6 +971,7 @@ class _Walk:
         else:
             self.expression(value)
         self.ask("binding", binding)
+        self.known.know_binding(binding)
         if not is_function:
             self.define(var)
         self.type_(var.ty)

@@ -471,6 +471,11 @@ class _Normalizer:
 
     def floor_divide(self, p: Polynomial, q: Polynomial) -> Polynomial:
         """floor(p / q)"""
+        negative = _constant(q) or 0
+        if negative < 0 and p and p[_leading(p)] > 0:
+            # -ceil(p / -q), so that p - p % -3 is (p + 2) // 3 * 3.
+            rounded = _sum(p, _ONE, -negative - 1)
+            return _scaled(self._divide_by_constant(rounded, -negative), -1)
         if q and q[_leading(q)] < 0:
             p, q = _scaled(p, -1), _scaled(q, -1)
         divisor = _constant(q)

@@ -494,6 +494,10 @@ class BlockBuilder:
         """Return the value that this builder bound to a variable, or None."""
         return self._bound.get(var)
 
+    def know_binding(self, binding: Binding) -> None:
+        """Let `lookup_binding` find the value of a binding that is not emitted here."""
+        self._bound[binding.var] = binding.value
+
     # Calls of PrimFuncs made from tensor expressions
 
     def call_te(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Call:

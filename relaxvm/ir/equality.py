@@ -175,7 +175,9 @@ def _layout(kind: type[Node]) -> tuple[tuple[str, bool], ...]:
 
 
 def _kind_of(x: object) -> type:
-    return KINDS.get(type(x), type(x))
+    cls = type(x)
+    plain = int if isinstance(x, int) and cls is not bool else cls  # subclasses compare as ints
+    return KINDS.get(cls, plain)
 
 
 def _are_comparable(a: object, b: object) -> bool:

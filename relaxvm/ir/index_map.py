@@ -131,7 +131,7 @@ class IndexMap(Node):
         return [simple(substitute(e, values)) for e in self.final_indices]
 
     def map_shape(self, shape: Sequence[Any], analyzer: Any = None) -> list[Expr]:
-        """The least shape that has room for all indices that those of a shape are mapped to.
+        """A shape that has room for all indices that those of a shape are mapped to.
 
         Raises:
             ValueError: the number of dimensions is another one, or the expressions are none of
@@ -139,7 +139,12 @@ class IndexMap(Node):
         """
         dims = self._values(shape, "dimensions")
         simple = simplify if analyzer is None else analyzer.simplify
-        return [simple(_greatest(e, dims) + 1) for e in self.final_indices]
+        tiles = [_tile(e) for e in self.final_indices]
+        if None in tiles:
+            return [simple(_greatest(e, dims) + 1) for e in self.final_indices]
+        known = [tile for tile in tiles if tile is not None]
+        padded = {tile.var: _in_whole_tiles(tile.var, known, dims[tile.var]) for tile in known}
+        return [_extent_of(tile, padded[tile.var]) for tile in known]
 
     def map_tensor(self, arr_src: Any) -> Any:
         """An array in the new layout; places that nothing is mapped to hold zeros."""
@@ -278,6 +283,47 @@ def _padded(var: Var, dim: Any, finals: Sequence[Expr]) -> Any:
     if by == 1 or (isinstance(number, int) and number % by == 0):
         return dim
     return simplify((dim + (by - 1)) // by * by)
+
+
+def _tile(e: Expr) -> _Digit | None:
+    """The digit of one variable that an expression is; its extent is None where it is the rest of
+    the variable.  None for other expressions."""
+    if isinstance(e, Var):
+        return _Digit(e, 1, None, 1)
+    if not isinstance(e, (Mul, FloorDiv, FloorMod)) or not isinstance(e.b, IntImm):
+        return None
+    inner, number = _tile(e.a), e.b.value
+    if inner is None or number < 1:
+        return None
+    if isinstance(e, Mul):
+        return inner._replace(scale=inner.scale * number)
+    if inner.scale != 1 or (inner.extent is not None and inner.extent % number):
+        return None
+    if isinstance(e, FloorMod):
+        return inner._replace(extent=number)
+    extent = None if inner.extent is None else inner.extent // number
+    return inner._replace(lower=inner.lower * number, extent=extent)
+
+
+def _in_whole_tiles(var: Var, tiles: Sequence[_Digit], dim: Any) -> Any:
+    """A dimension, or the next multiple of the tile that an index is cut into, as TVM writes it."""
+    size = math.lcm(*[tile.lower * (tile.extent or 1) for tile in tiles if tile.var is var])
+    rest = simplify(dim % size)
+    if isinstance(rest, IntImm) and rest.value == 0:
+        return dim
+    padded = dim - dim % -size
+    return simplify(padded) if isinstance(dim, IntImm) else padded
+
+
+def _extent_of(tile: _Digit, padded: Any) -> Any:
+    """The number of values of a digit, given the dimension of its variable in whole tiles."""
+    if tile.extent is not None:
+        return as_scalar(tile.extent * tile.scale, padded.ty.dtype)
+    extent = padded
+    if tile.lower > 1:
+        whole = isinstance(padded, Sub)
+        extent = padded // tile.lower if whole else simplify(padded // tile.lower)
+    return extent if tile.scale == 1 else simplify(extent * tile.scale)
 
 
 def _greatest(e: Expr, dims: Mapping[Var, Any]) -> Any:

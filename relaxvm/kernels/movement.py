@@ -373,9 +373,10 @@ def split(
 ) -> None:
     """outs = the parts of x along an axis.  indices_or_sections: the number of parts, which
     have equal lengths, the quotient rounded up, except that the last parts may be shorter or empty;
-    or a Shape of the indices, in increasing order, at which parts begin."""
+    or a Shape of the indices at which parts begin: a part whose end comes first is empty."""
     bounds = _split_bounds(indices_or_sections, x.shape[axis], len(outs))
-    parts = [x[(slice(None),) * axis + (slice(a, b),)] for a, b in itertools.pairwise(bounds)]
+    lead = (slice(None),) * axis
+    parts = [x[(*lead, slice(a, max(a, b)))] for a, b in itertools.pairwise(bounds)]
     for part, out in zip(parts, outs, strict=True):
         check_out(out, x.dtype, part.shape)
     if any(np.may_share_memory(x, out) for out in outs):
@@ -387,15 +388,8 @@ def split(
 def _split_bounds(sections: Any, length: int, num_outs: int) -> list[int]:
     """The indices at which the parts begin, then the length."""
     if isinstance(sections, (tuple, list)):
-        indices = [
-            max(0, index + length if index < 0 else index)
-            for index in to_ints("indices_or_sections", sections)
-        ]
-        bounds = [0, *[min(index, length) for index in indices], length]
-        if bounds != sorted(bounds):
-            raise WrongValue(
-                f"indices_or_sections: expected indices in increasing order, got {list(sections)}"
-            )
+        indices = to_ints("indices_or_sections", sections)
+        bounds = [0, *[min(max(index, 0), length) for index in indices], length]
         _check_num_outs(len(bounds) - 1, num_outs)
         return bounds
     count = to_int("indices_or_sections", sections, least=1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from ..ir.expr import (
     Call,
     Expr,
     IntImm,
+    PrimType,
     ShapeExpr,
     TensorType,
     TupleType,
@@ -403,22 +404,34 @@ def stack(tensors: Tensors, axis: int = 0) -> Type:
     return TensorType(dims, dtype, vdevice)
 
 
+class _Index(int):
+    """An index in an attribute: an int with the type of the `IntImm` that TVM has there."""
+
+    ty: Final = PrimType("int64")
+    dtype: Final = "int64"
+
+    @property
+    def value(self) -> int:
+        return int(self)
+
+
 def _split_arguments(x: Any, indices_or_sections: Any, axis: Any = 0) -> tuple[Any, ...]:
     where = indices_or_sections
-    if isinstance(where, (IntImm, np.integer)):
-        where = int(where)
-    elif not isinstance(where, int):
-        where = to_ints("indices_or_sections", where)
-    return x, where, axis
+    if isinstance(where, (IntImm, np.integer, int)):
+        return x, _Index(where), axis
+    return x, tuple([_Index(i) for i in to_ints("indices_or_sections", where)]), axis
 
 
 @operator("split", loops="split", arguments=_split_arguments)
 def split(x: TensorType, indices_or_sections: Any, axis: Axis = 0) -> Type:
     """The parts of x along an axis, a tuple.
 
-    A number is the number of parts: they have equal lengths, rounded up, and the last ones are
-    shorter if the division leaves a remainder.  A sequence has the indices at which parts begin.
-    One part, 1 or no indices, is x itself, not a tuple.
+    A number is the number of parts: they have equal lengths, the quotient rounded up, and the last
+    one is shorter if the division leaves a remainder.  If nothing is left for it, the last parts of
+    an axis of known length are shorter or empty; if only the run knows the length, it is an error
+    then.  A sequence has the indices at which parts begin: a part is ``x[begin:end]`` with both cut
+    to the range from 0 to the length, and empty if its end comes first.  One part, 1 or no indices,
+    is x itself, not a tuple.
     """
     where = indices_or_sections
     if isinstance(where, int) and where < 1:
@@ -443,24 +456,16 @@ def _equal_parts(length: Expr, count: int) -> list[Expr]:
         step = -(-length.value // count)
         ends = [min(i * step, length.value) for i in range(count + 1)]
         return [int_imm(b - a) for a, b in itertools.pairwise(ends)]
-    part = simplify((length + (count - 1)) // count)
-    if count == 2 or same_dim(part * count, length):
-        return [part] * (count - 1) + [simplify(length - part * (count - 1))]
-    bounds = [prim.minimum(part * i, length) for i in range(count + 1)]
-    return [simplify(b - a) for a, b in itertools.pairwise(bounds)]
+    part = simplify((length + (count - 1)) // count)  # as TVM writes them
+    return [part] * (count - 1) + [simplify(length - part * (count - 1))]
 
 
 def _parts_at(length: Expr, indices: tuple[int, ...]) -> list[Expr]:
+    starts: list[Any] = [max(i, 0) for i in indices]
     if isinstance(length, IntImm):
-        size = length.value
-        known = [0, *[min(i if i >= 0 else max(size + i, 0), size) for i in indices], size]
-        if known != sorted(known):
-            raise IllValued(
-                f"indices_or_sections: expected indices in increasing order, got {list(indices)}"
-            )
-        return [int_imm(end - start) for start, end in itertools.pairwise(known)]
+        known = [0, *[min(start, length.value) for start in starts], length.value]
+        return [int_imm(max(0, end - start)) for start, end in itertools.pairwise(known)]
     analyzer = analyzer_of(length)
-    starts: list[Any] = [i if i >= 0 else prim.maximum(length + i, 0) for i in indices]
     ends = [prim.minimum(start, length) for start in starts]
     return [
         analyzer.simplify(prim.maximum(end - start, 0))

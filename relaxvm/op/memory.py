@@ -6,6 +6,7 @@ from typing import Any
 
 from ..dtypes import as_dtype
 from ..ir.arith import Analyzer, free_vars, simplify
+from ..ir.block_builder import BlockBuilder
 from ..ir.expr import (
     ANY,
     Call,
@@ -19,7 +20,9 @@ from ..ir.expr import (
     Tuple,
     TupleType,
     Type,
+    Var,
 )
+from .base import null_value
 from .kinds import (
     DTypeValue,
     IllTyped,
@@ -91,20 +94,37 @@ def _view_arguments(
     elif not isinstance(shape, Expr):
         shape = ShapeExpr(shape)
     if dtype is None:
-        dtype = Tuple(())
+        dtype = null_value()
     elif not isinstance(dtype, Expr):
         dtype = DataTypeImm(dtype)
     return data, shape, dtype, Tuple(()) if relative_byte_offset is None else relative_byte_offset
 
 
-@operator("memory.view", kernel=False, arguments=_view_arguments)
+def _with_found_dtype(builder: BlockBuilder, call: Call) -> Expr:
+    """The normal form of views: a data type that is bound to a variable counts in their type."""
+    data, shape, dtype, offset = call.args
+    found: Expr | None = dtype
+    while isinstance(found, Var):
+        found = builder.lookup_binding(found)
+    if found is None or found is dtype:
+        return call
+    op: Any = call.op
+    ty = op.infer(Call(op, [data, shape, found, offset]))
+    if call.ty.dtype == ty.dtype:
+        return call
+    return Call(call.op, call.args, call.attrs, call.ty_args, ret_ty=ty, span=call.span)
+
+
+@operator(
+    "memory.view", kernel=False, arguments=_view_arguments, normalizer=_with_found_dtype
+)
 def view(data: TensorType, shape: Value, dtype: Value, relative_byte_offset: Value) -> Type:
     """A view of the memory of a tensor: with another shape, another data type, or an offset in
     bytes.
 
-    An empty tuple or a null value leaves shape, data type or offset unchanged; a data type that the
-    program finds is not known before it runs.  ValueError if the view is known to reach beyond the
-    tensor.
+    An empty tuple or a null value leaves shape, data type or offset unchanged.  The data type may
+    be in a variable; it is known before the program runs if the variable's value is.  ValueError if
+    the view is known to reach beyond the tensor.
     """
     is_kept = type(shape.ty) is TupleType
     if not is_kept and type(shape.ty) is not ShapeType:

@@ -124,6 +124,8 @@ class Operator:
         name: name without the prefix: "nn.softmax".
         op: the `Op` of its calls.
         make: its constructor.
+        untyped: makes a call like `make`, but without its type, whose rule is not asked; None if
+            the constructor is written by hand.
         doc: its documentation.
         parameters: operands and attributes in the order of the rule's parameters; empty if the
             constructor is written by hand.
@@ -155,6 +157,7 @@ class Operator:
         "parameters",
         "returns",
         "takes",
+        "untyped",
     )
 
     make: Constructor
@@ -183,6 +186,7 @@ class Operator:
         self.takes = takes
         self.returns = returns
         self.is_elementwise = is_elementwise
+        self.untyped: Constructor | None = None
         self._loops = loops
         self._axes = [(p.name, p.kind.from_front) for p in parameters if p.kind.from_front]
         summary = self.doc.partition("\n\n")[0].replace("\n", " ")
@@ -273,6 +277,7 @@ def operator(
     elementwise: bool = False,
     loops: str | Loops | Unsupported = NO_LOOPS,
     offer: bool = True,
+    normalizer: Normalizer | None = None,
 ) -> Callable[[Rule], Constructor]:
     """Decorator: register an operator by its type rule; returns its constructor.
 
@@ -293,6 +298,7 @@ def operator(
             a `Loops`; an `Unsupported` if there is none.
         offer: whether the constructor is offered under the operator's name; if not, `composite`
             offers another function under it.
+        normalizer: the normal form of its calls beyond that of all calls; see `Op`.
     """
     if kernel is True:
         kernel = name if lower is None else False
@@ -312,6 +318,7 @@ def operator(
             is_elementwise=elementwise,
             loops=loops,
         )
+        record.op.normalizer = normalizer
         make: Any = _constructor(record, arguments)
         make.__name__ = make.__qualname__ = name.rpartition(".")[2]
         make.__module__ = rule.__module__
@@ -522,17 +529,21 @@ def _constructor(record: Operator, arguments: Callable[..., tuple[Any, ...]] | N
         operands, attrs = _bind(parameters, args, kwargs)
         return Call(op, operands, attrs)
 
-    def make(*args: Any, **kwargs: Any) -> Call:
+    def untyped(*args: Any, **kwargs: Any) -> Call:
         try:
-            call = build(*args, **kwargs)
+            return build(*args, **kwargs)
         except IllTyped as error:
             raise OperatorTypeError(f"{op.name}: {error}") from None
         except IllValued as error:
             raise OperatorValueError(f"{op.name}: {error}") from None
+
+    def make(*args: Any, **kwargs: Any) -> Call:
+        call = untyped(*args, **kwargs)
         if not _is_untyped(call.args):
             call.ty = op.infer(call)
         return call
 
+    record.untyped = untyped
     return make
 
 

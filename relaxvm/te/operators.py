@@ -168,12 +168,11 @@ def _concat(tensors: Sequence[Tensor], axis: int | None = 0) -> Any:
     return topi.concatenate(tensors, axis or 0)
 
 
-def _split(x: Tensor, lengths: Sequence[Expr], axis: int = 0) -> list[Tensor]:
-    """Parts of these lengths along an axis."""
+def _split(
+    x: Tensor, starts: Sequence[Expr], lengths: Sequence[Expr], axis: int = 0
+) -> list[Tensor]:
+    """Parts along an axis from these places on, of these lengths."""
     at = axis % x.ndim
-    starts: list[Expr] = [as_scalar(0, "int64")]
-    for length in lengths[:-1]:
-        starts.append(simplify(starts[-1] + length))
 
     def part(start: Expr, length: Expr) -> Tensor:
         return compute(

@@ -20,7 +20,9 @@ from ..ir import (
     TupleType,
     VarBinding,
 )
+from ..ir.arith import simplify
 from ..ir.block_builder import BlockBuilder
+from ..ir.expr import int_imm
 from ..op import base  # noqa: F401  (registers the operators named here)
 from ..op.lowering import is_allocatable, lower_call
 from ..op.registry import OPERATORS
@@ -44,8 +46,7 @@ def _legalize(builder: BlockBuilder, call: Call) -> Expr:
         if record.name == "split":
             if type(call.ty) is not TupleType:
                 return call.args[0]  # one part is the whole
-            args = (*args, _lengths(call, attrs["axis"]))
-            del attrs["indices_or_sections"]
+            args = (*args, *_parts(call, attrs["axis"], attrs.pop("indices_or_sections")))
         out_ty: Any = list(call.ty.fields) if type(call.ty) is TupleType else call.ty
         hint = record.name.rpartition(".")[2]
         return builder.call_te(formula, *args, **attrs, primfunc_name_hint=hint, ty_args=out_ty)
@@ -55,9 +56,14 @@ def _legalize(builder: BlockBuilder, call: Call) -> Expr:
     return lower_call(record, call)
 
 
-def _lengths(call: Call, axis: int) -> ShapeExpr:
-    """The lengths of the parts of a tensor that is split."""
-    return ShapeExpr([part.dims[axis] for part in call.ty.fields])
+def _parts(call: Call, axis: int, where: Any) -> tuple[ShapeExpr, ShapeExpr]:
+    """The places where the parts of a tensor that is split begin, and their lengths."""
+    lengths = [part.dims[axis] for part in call.ty.fields]
+    if isinstance(where, int):
+        starts = [simplify(lengths[0] * i) for i in range(where)]
+    else:
+        starts = [int_imm(0), *[int_imm(max(place, 0)) for place in where]]
+    return ShapeExpr(starts), ShapeExpr(lengths)
 
 
 def _has_formula(call: Call, dtypes: frozenset[str] | None) -> bool:

@@ -88,7 +88,7 @@ def parts(x: Any, indices_or_sections: Any, axis: int = 0) -> Any:
     if isinstance(cuts, int):
         step = math.ceil(length / cuts)
         cuts = [step * i for i in range(1, cuts)]
-    ends = [*[min(length, cut) for cut in cuts], length]
+    ends = [*[min(length, max(0, cut)) for cut in cuts], length]
     starts = [0, *ends[:-1]]
 
     def part(start: int, end: int) -> Any:
@@ -353,12 +353,15 @@ split(f(n), 1) | R.Tensor((n,), "float32")
 split(f(2 * n), 2) | R.Tuple(R.Tensor((n,), "float32"), R.Tensor((n,), "float32"))
 split(f(n), 2) | R.Tuple(R.Tensor(((n + 1) // 2,), "float32"),
     R.Tensor((n - (n + 1) // 2,), "float32"))
+split(f(n), 3) | R.Tuple(R.Tensor(((n + 2) // 3,), "float32"), R.Tensor(((n + 2) // 3,), "float32"),
+    R.Tensor((n - (n + 2) // 3 * 2,), "float32"))
+split(f(10), [-2, 2, 6, 4, 12, 9]) | R.Tuple(R.Tensor((0,), "float32"), R.Tensor((2,), "float32"),
+    R.Tensor((4,), "float32"), R.Tensor((0,), "float32"), R.Tensor((6,), "float32"),
+    R.Tensor((0,), "float32"), R.Tensor((1,), "float32"))
 split(rank(2), [2]) | R.Tuple(R.Tensor(dtype="float32", ndim=2), R.Tensor(dtype="float32", ndim=2))
 """,
     """
 split(f(4), 0) | ValueError: relax.split: indices_or_sections: expected one part or more, got 0
-split(f(4), [3, 1]) | ValueError: relax.split: indices_or_sections: expected indices in increasing
-    order, got [3, 1]
 split(f(4), [n]) | TypeError: relax.split: indices_or_sections[0]: expected an int, got n of type
 """,
     """
@@ -368,7 +371,8 @@ split(x(7), 1)
 split(x(2, 6), [1, 1], 1)
 split(x(2, 3, 4), 2, 2)
 split(x(5, 2), [0, 9])
-split(x(7), 5)
+split(x(7), 4)
+split(x(7), [-2, 4, 2, 9, 6])
 """,
     reference=parts,
     dtypes="fhdijub",

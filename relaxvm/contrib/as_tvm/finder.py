@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from ...op.registry import Namespace
 from .names import FUNCTIONS, MODULES, ROOTS, why_missing
+from .operators import Operators
 
 __all__ = ["TvmModule", "install", "lookup"]
 
@@ -108,22 +109,6 @@ def _is_offered(module: ModuleType, name: str, has_list: bool) -> bool:
     return not has_list and isinstance(home, str) and home.split(".", 1)[0] == _PACKAGE
 
 
-class _OperatorModule(ModuleType):
-    """A module of TVM whose names are the operators with a prefix."""
-
-    def __init__(self, name: str, operators: Namespace) -> None:
-        super().__init__(name, f"The names of TVM's module {name}, on relaxvm.")
-        self._operators = operators
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}", name=name)
-        return getattr(self._operators, name)
-
-    def __dir__(self) -> list[str]:
-        return dir(self._operators)
-
-
 class _Loader:
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         name = spec.name
@@ -131,14 +116,14 @@ class _Loader:
             return TvmModule(name, f"The names of TVM's module {name}, on relaxvm.")
         parent, _, last = name.rpartition(".")
         self._own = getattr(sys.modules[parent], last)  # a module of relaxvm
-        if isinstance(self._own, Namespace):
-            return _OperatorModule(name, self._own)
+        if isinstance(self._own, (Namespace, Operators)):
+            return Operators(name, self._own)
         self._spec = self._own.__spec__
         module: ModuleType = self._own
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        if not isinstance(module, (TvmModule, _OperatorModule)):
+        if not isinstance(module, (TvmModule, Operators)):
             module.__spec__ = self._spec  # the import system has replaced it
 
 

@@ -132,7 +132,7 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "tvm.relax.frontend.nn.spec": ("relaxvm.frontend.nn.spec",),
     "tvm.relax.frontend.nn.visitor": ("relaxvm.frontend.nn.visitor",),
     "tvm.relax.global_info": ("relaxvm.ir.module",),
-    "tvm.relax.op": ("relaxvm.op", *_only("relaxvm.op.detection", _DETECTION)),
+    "tvm.relax.op": (f"{_HERE}.operators", *_only(f"{_HERE}.operators", _DETECTION)),
     "tvm.relax.op.base": ("relaxvm.op.base",),
     "tvm.relax.pipeline": (
         f"{_HERE}.relax:get_default_pipeline",
@@ -153,8 +153,8 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "tvm.relax.transform.legalize_ops": ("relaxvm.transform.legalize_ops",),
     "tvm.relax.transform.legalize_ops.common": ("relaxvm.transform",),
     "tvm.relax.transform.transform": ("relaxvm.transform",),
-    "tvm.relax.ty": ("relaxvm.ir",),
-    "tvm.relax.type": ("relaxvm.ir",),
+    "tvm.relax.ty": (f"{_HERE}.relax:TensorType", "relaxvm.ir"),
+    "tvm.relax.type": (f"{_HERE}.relax:TensorType", "relaxvm.ir"),
     "tvm.relax.utils": (f"{_HERE}.relax", "relaxvm.ir"),
     "tvm.relax.vm": (f"{_TARGET}:build", _RUNTIME),
     "tvm.relax.vm_build": (

@@ -7,10 +7,34 @@ from typing import Any
 import numpy as np
 
 from ...ir import Expr, IRModule, ShapeExpr
+from ...ir import TensorType as _TensorType
 from ...transform import Pass
 from ...transform.pipelines import get_pipeline
 
-__all__ = ["detach_params", "get_default_pipeline", "make_shape", "update_type"]
+__all__ = ["TensorType", "detach_params", "get_default_pipeline", "make_shape", "update_type"]
+
+
+class _TypeOfTensors(type):
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, _TensorType)
+
+    def __subclasscheck__(cls, other: type) -> bool:
+        return other is cls or issubclass(other, _TensorType)
+
+
+class TensorType(metaclass=_TypeOfTensors):
+    """The type of a tensor, of float32 if no data type is given; `dtype=None` is an unknown one."""
+
+    def __new__(
+        cls,
+        shape: Any = None,
+        dtype: Any = "float32",
+        vdevice: Any = None,
+        ndim: int = -1,
+        span: Any = None,
+    ) -> Any:
+        """Make the `relaxvm.ir.TensorType`."""
+        return _TensorType(shape, dtype, vdevice, ndim, span)
 
 
 def update_type(expr: Expr, ty: Any) -> None:

@@ -211,6 +211,10 @@ def _split(x: Tensor, indices_or_sections: Any, axis: int) -> Any:
         if length.value % indices_or_sections:
             part = -(-length.value // indices_or_sections)
             indices_or_sections = [part * k for k in range(1, indices_or_sections)]
+    if not isinstance(indices_or_sections, int):
+        places = [0, *map(int, indices_or_sections)]
+        if places != sorted(places):
+            raise NotImplementedError("TVM lowers indices in increasing order only")
     return topi.split(x, indices_or_sections, axis)
 
 
