@@ -39,8 +39,8 @@ def test_what_settings_leave_out() -> None:
     assert "nn.conv2d_winograd_blocks" in default
     assert "nn.conv2d_winograd_blocks" not in low | precise
     assert "nn.conv2d_blocks" in low & precise
-    assert "sigmoid" in precise
-    assert "sigmoid" not in low, "the function is part of the convolution"
+    assert "fused" in precise
+    assert "fused" not in low, "the function is part of the convolution"
 
 
 def test_precise_results_are_those_of_numpy() -> None:

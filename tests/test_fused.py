@@ -19,6 +19,8 @@ from relaxvm.kernels import ufunc_of
 from relaxvm.kernels.fused import Fused, Ref, Step, parse, step_of
 
 FUSED = get_func("relaxvm.kernel.fused")
+IN_BLOCKS = getattr(FUSED, "reference", FUSED)
+"""The same without the kernel in C, which runs chains tile by tile."""
 SIZES = (0, 1, 2, 5, 100, 1023, 1024, 1025, 2047, 2049, 2560, 2561, 5120, 5121, 9000)
 """Around the sizes of a block and of what is one block, and some blocks."""
 
@@ -66,9 +68,9 @@ def assert_same(text: str, *inputs: np.ndarray, planned: bool | None = None) -> 
     assert isinstance(want, list), want
     module._plans.pop(text, None)
     text = text.encode().decode()  # plans are also found by the string object
-    for _ in range(2):
+    for run in (FUSED, FUSED, IN_BLOCKS, IN_BLOCKS):
         outs = [np.full(x.shape, 77, x.dtype) for x in want]
-        got, got_said = outcome(lambda outs=outs: FUSED(*inputs, text, *outs))
+        got, got_said = outcome(lambda outs=outs, run=run: run(*inputs, text, *outs))
         assert got is None, got
         assert [x.tobytes() for x in outs] == [x.tobytes() for x in want]
         assert got_said == said

@@ -12,8 +12,10 @@ import pytest
 from relaxvm import Shape
 from relaxvm.errors import RelaxVMError
 from relaxvm.kernels import _table, bfloat16, integers
+from relaxvm.kernels._tiles import offer
 from relaxvm.kernels.blocks import BLOCK
 from relaxvm.kernels.cpu import SETS
+from relaxvm.kernels.fused import parse
 
 from .operators.trees import forest
 from .test_kernel_sets import Kernel, of_set, reference
@@ -373,7 +375,27 @@ def winograd(of: Hostile) -> list[Any]:
     return convolved(of, w, of.tensor(36, more, w.count, BLOCK, BLOCK), more)
 
 
+CHAINS = (
+    "add($0, $1); nn.relu(%0); multiply(%1, 0.5) -> %2",
+    "nn.apply($0, tanh); subtract(2.0, %0); nn.apply(%1, gelu); divide(%2, $1) -> %3",
+    "greater($0, 0.0); where(%0, $0, $1); minimum(%1, 3.5); maximum(%2, $1) -> %3",
+    "less($0, $1); logical_not(%0); cast(%1, float32); exp(%2); floor(%3) -> %4",
+    "where($0, $1, 2.0); sqrt(%0); abs(%1); negative(%2); square(%3) -> %4",
+)
+
+
+def chain(of: Hostile) -> list[Any]:
+    shape = [of.some(3, 1, 2), of.some(700, 1, 5, 16), of.some(3, 1, 40)][: of.some(3, 1, 2)]
+    text = of.some(*CHAINS)
+    offer(text, parse(text))
+    first = of.tensor(*shape)
+    second = of.some(shape, shape[-1:], [1] * len(shape), [*shape[:-1], 1], [])
+    return [first > 0 if text.startswith("where") else first, of.tensor(*second), text,
+            np.empty(shape, np.float32)]  # fmt: skip
+
+
 MAKERS: dict[str, Callable[[Hostile], list[Any]]] = {
+    "fused": chain,
     "nn.apply": elementwise,
     "nn.avg_pool2d_blocks": pool(2),
     "nn.conv2d_bfloat16": convolution_bfloat16,

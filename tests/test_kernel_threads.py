@@ -19,7 +19,9 @@ from relaxvm.core._threads import MAX_THREADS, count_sections
 from relaxvm.core.processors import quota
 from relaxvm.errors import CancelledError, LimitError
 from relaxvm.kernels import bfloat16, blocks, integers, linear
+from relaxvm.kernels._tiles import offer
 from relaxvm.kernels.cpu import SETS
+from relaxvm.kernels.fused import parse
 
 from . import children
 from .operators.trees import forest
@@ -65,6 +67,12 @@ def gathered() -> tuple[str, list[Any], list[tuple[int, ...]]]:
     packed, channels = blocks.pack_gathered(drawn(48, 10, 3, 3), 3, np.arange(30))
     return conv("nn.conv2d_gathered_blocks", drawn(1, 2, 30, 30, 16), packed, (1, 3, 30, 30, 16),
                 pad=1, channels=channels)  # fmt: skip
+
+
+def chain() -> tuple[str, list[Any], list[tuple[int, ...]]]:
+    text = "add($0, $1); nn.apply(%0, tanh); multiply(%1, $0) -> %2"
+    offer(text, parse(text))
+    return "fused", [drawn(70, 30, 101), drawn(30, 1), text], [(70, 30, 101)]
 
 
 def lstm(steps: int, batch: int, size: int) -> tuple[str, list[Any], list[tuple[int, ...]]]:
@@ -125,6 +133,7 @@ TYPES: dict[str, tuple[Any, ...]] = {
 """Of the results, where they are not float32."""
 
 CASES: dict[str, Callable[[], tuple[str, list[Any], list[tuple[int, ...]]]]] = {
+    "chain": chain,
     "direct": lambda: conv(
         "nn.conv2d_blocks", drawn(1, 3, 40, 33, 16), drawn(5, 3, 3, 3, 16, 16),
         (1, 5, 20, 17, 16), stride=2, pad=1, residual=True,

@@ -52,6 +52,7 @@ class ChainStep(NamedTuple):
         keeps: kinds of data types (`numpy.dtype.kind`) that the kernel returns as they are, where
             its ufunc returns floats.
         takes_dtype: whether the last operand is the name of a data type.
+        choices: the texts of which the last operand is one; empty if it is a tensor or number.
     """
 
     arity: int = 1
@@ -59,6 +60,7 @@ class ChainStep(NamedTuple):
     is_exact: bool = False
     keeps: str = ""
     takes_dtype: bool = False
+    choices: tuple[str, ...] = ()
 
 
 NOT_A_STEP: Final = Unsupported("Only elementwise kernels are steps of fused chains.")

@@ -28,12 +28,15 @@ cnp.import_ufunc()
 _NUMPY_BUFFER = 8192
 """Elements of numpy's buffers."""
 
+_MOST_PROGRAMS = 4096
+
 cdef extern from "kernels/_table_impl.h":
     enum:
         RVM_OK, RVM_ASK_REFERENCE
         RVM_NUM_DTYPES, RVM_DTYPE_OTHER, RVM_PARAMS_BYTES
         RVM_ADD, RVM_SUBTRACT, RVM_MULTIPLY, RVM_DIVIDE, RVM_MAXIMUM, RVM_MINIMUM
         RVM_EXP, RVM_LOG, RVM_SQUARE, RVM_MATMUL
+        RVM_EXPM1, RVM_LOG1P, RVM_FLOOR, RVM_CEIL, RVM_RINT, RVM_TRUNC
     const unsigned char* rvm_numpy_types
     ctypedef struct ufunc_object "PyUFuncObject":
         pass
@@ -55,10 +58,16 @@ cdef extern from "kernels/_table_impl.h":
     enum:
         RVM_MAX_WAYS
 
+    ctypedef struct RvmReports:
+        int count
+        unsigned char* names
+        unsigned char* statuses
+
     ctypedef struct RvmSet:
         const char* name
         int lanes
     const RvmSet* rvm_sets
+    PyObject* rvm_programs
     int (*rvm_look)() except -1
     int (*rvm_pool_threads)() noexcept nogil
     int (*rvm_pool_take)(int, int) noexcept nogil
@@ -72,7 +81,7 @@ cdef extern from "kernels/_table_impl.h":
     void rvm_offer_reductions(int64_t) noexcept
     const RvmImplementation* rvm_implementation_at(const RvmSet*, int) noexcept
     void rvm_add_way(rvm_ways*, const RvmImplementation*) noexcept
-    int rvm_dispatch(rvm_ways*, PyObject* const*, Py_ssize_t, int*) noexcept
+    int rvm_dispatch(rvm_ways*, PyObject* const*, Py_ssize_t, int*, RvmReports*) noexcept
 
 cdef extern from "Python.h":
     Py_ssize_t PyVectorcall_NARGS(size_t) noexcept
@@ -221,12 +230,13 @@ cdef class DispatchedKernel:
 cdef PyObject* _vectorcall(PyObject* self, PyObject* const* args, size_t nargsf,
                            PyObject* kwnames) except NULL:
     cdef int answer, status
+    cdef RvmReports reports
     if kwnames is NULL:
         answer = rvm_dispatch(
-            &(<DispatchedKernel>self)._ways, args, PyVectorcall_NARGS(nargsf), &status)
+            &(<DispatchedKernel>self)._ways, args, PyVectorcall_NARGS(nargsf), &status, &reports)
         if answer == RVM_OK:
             if status:
-                return _report(self, status, args, nargsf)
+                return _report(self, status, &reports, args, nargsf)
             Py_INCREF(Py_None)
             return Py_None
         if answer != RVM_ASK_REFERENCE:
@@ -234,10 +244,15 @@ cdef PyObject* _vectorcall(PyObject* self, PyObject* const* args, size_t nargsf,
     return PyObject_Vectorcall(<PyObject*>(<DispatchedKernel>self)._reference, args, nargsf, kwnames)
 
 
-cdef PyObject* _report(PyObject* self, int status, PyObject* const* args, size_t nargsf) except NULL:
+cdef PyObject* _report(PyObject* self, int status, const RvmReports* reports,
+                       PyObject* const* args, size_t nargsf) except NULL:
     """After a result with a floating-point status that numpy may have something to say about."""
     cdef DispatchedKernel kernel = <DispatchedKernel>self
-    if kernel.ufunc is not None:
+    cdef int i
+    if reports.count:
+        for i in range(reports.count):
+            report_status(reports.statuses[i], _step_names[reports.names[i]])
+    elif kernel.ufunc is not None:
         report_status(status, kernel.ufunc.__name__)
     elif not is_ignored(status):
         # Once more, step by step: the inputs are apart from the results.
@@ -267,6 +282,8 @@ for _which, _ufunc in (
     (RVM_ADD, np.add), (RVM_SUBTRACT, np.subtract), (RVM_MULTIPLY, np.multiply),
     (RVM_DIVIDE, np.true_divide), (RVM_MAXIMUM, np.maximum), (RVM_MINIMUM, np.minimum),
     (RVM_EXP, np.exp), (RVM_LOG, np.log), (RVM_SQUARE, np.square), (RVM_MATMUL, np.matmul),
+    (RVM_EXPM1, np.expm1), (RVM_LOG1P, np.log1p), (RVM_FLOOR, np.floor), (RVM_CEIL, np.ceil),
+    (RVM_RINT, np.rint), (RVM_TRUNC, np.trunc),
 ):
     rvm_offer_loops(_which, <ufunc_object*><PyObject*>_ufunc)
 rvm_offer_finders()
@@ -275,3 +292,26 @@ rvm_look = look
 rvm_pool_threads = threads
 rvm_pool_take = take_pool
 rvm_pool_run = run_section
+
+_programs = {}
+rvm_programs = <PyObject*>_programs
+cdef tuple _step_names = ()
+
+
+def offer_steps(tuple names):
+    """Give the names in which implementations of several steps report floating-point errors."""
+    global _step_names
+    _step_names = names
+
+
+def offer_program(str text, bytes program):
+    """Give what a text has been compiled to, which implementations get in place of it; return
+    whether that is new.  A number of texts is kept; beyond, all are forgotten."""
+    if len(program) > RVM_PARAMS_BYTES:
+        raise ValueError(f"expected at most {RVM_PARAMS_BYTES} bytes, got {len(program)}")
+    if text in _programs:
+        return False
+    if len(_programs) >= _MOST_PROGRAMS:
+        _programs.clear()
+    _programs[text] = program
+    return True

@@ -150,6 +150,20 @@ static inline int rvm_read_each_int(PyObject *const *objects, Py_ssize_t count, 
     return rvm_read_each(objects, count, ints);
 }
 
+/* What texts have been compiled to: bytes, of which the parameters get a copy. */
+static PyObject *rvm_programs;
+
+static int rvm_read_program(PyObject *text, RvmProgram *program) {
+    if (!PyUnicode_CheckExact(text)) return 0;
+    PyObject *found = PyDict_GetItemWithError(rvm_programs, text);
+    if (found == NULL) PyErr_Clear();
+    if (found == NULL || !PyBytes_CheckExact(found)) return 0;
+    Py_ssize_t length = PyBytes_GET_SIZE(found);
+    if (length > RVM_PARAMS_BYTES) return 0;
+    memcpy(program->bytes, PyBytes_AS_STRING(found), (size_t)length);
+    return 1;
+}
+
 /* An implementation of a kernel, and whether one of its arguments is any number of them. */
 typedef struct {
     const RvmImplementation *how;
@@ -277,6 +291,7 @@ static inline int rvm_read_arguments(const rvm_way *way, PyObject *const *args, 
                 else RVM_NEED(rvm_read_choice(*at, argument->choices, (int64_t *)field));
                 at++;
                 break;
+            case RVM_ARG_PROGRAM: RVM_NEED(rvm_read_program(*at++, (RvmProgram *)field)); break;
             case RVM_ARG_CHOICE_OR_NOTHING:
                 RVM_NEED(some < 2);
                 *(int64_t *)field = RVM_NO_INT;
@@ -401,8 +416,9 @@ static RVM_NOINLINE int rvm_run_with_workspace(const RvmImplementation *how, Rvm
 }
 
 /* Call the first implementation that takes the arguments: RVM_OK, with what numpy would report about the
- * result in `float_status`, RVM_FAILED, or RVM_ASK_REFERENCE if there is none. */
-static int rvm_dispatch(rvm_ways *ways, PyObject *const *args, Py_ssize_t count, int *float_status) {
+ * result in `float_status` and, if that is of several steps, in `reports`; RVM_FAILED, or RVM_ASK_REFERENCE if there is none. */
+static int rvm_dispatch(rvm_ways *ways, PyObject *const *args, Py_ssize_t count, int *float_status,
+                        RvmReports *reports) {
     rvm_arguments read;
     RvmKernelCall call;
     RvmLoop loop;
@@ -412,12 +428,14 @@ static int rvm_dispatch(rvm_ways *ways, PyObject *const *args, Py_ssize_t count,
         int buffers = rvm_read_arguments(&ways->ways[i], args, count, &read);
         if (buffers < 0) continue;
         *float_status = 0;
+        reports->count = 0;
         call.buffers = read.buffers;
         call.count = buffers;
         call.params = read.params.bytes;
         call.workspace = NULL;
         call.workspace_bytes = 0;
         call.float_status = float_status;
+        call.reports = reports;
         call.host = &rvm_host;
         call.threads = how->is_unlocked ? rvm_pool_threads() : 1;
         if (how->uses_ufunc) {

@@ -6,7 +6,8 @@ A chain is text: its steps, in order, and the steps whose results are wanted::
 
 ``$0`` is the first input, ``%0`` the result of the first step.  A step is a kernel without its
 `out`; which kernels can be steps, their records say (`relaxvm.kernels.ChainStep`).  The last
-operand of ``cast`` is a data type.  A number has the data type of the first tensor next to it.
+operand of ``cast`` is a data type, that of ``nn.apply`` a function.  A number has the data type of
+the first tensor next to it.
 
 The chain that a kernel itself consists of may call functions of numpy, as ``numpy.reciprocal``, and
 may have steps whose overflow is not reported, written with an exclamation mark: ``exp!(%0)``.
@@ -28,9 +29,13 @@ from ..messages import describe
 from ..pieces.cut import copy_pieces
 from ..registry import GLOBAL, StaticArg
 from ._kernel import PREFIX, ChainStep, kernel, record_of, ufunc_of
+from ._tiles import offer
 from .checks import Dims, as_operand, broadcast, check_out, named, native, result_dtype
 
-__all__ = ["Fused", "Ref", "Step", "parse", "plan_of_chain", "run_chain", "step_of"]
+__all__ = [
+    "Fused", "Operand", "Ref", "Step", "inner_chain", "parse", "plan_of_chain", "run_chain",
+    "step_of",
+]  # fmt: skip
 
 
 class Ref(NamedTuple):
@@ -51,7 +56,8 @@ class Step(NamedTuple):
 
     Attributes:
         name: name of the kernel, without its prefix.
-        operands: its operands; the last one of ``cast`` is the name of a data type.
+        operands: its operands; the last one of ``cast`` is the name of a data type, that of
+            ``nn.apply`` the name of a function.
     """
 
     name: str
@@ -175,6 +181,8 @@ def _step(index: int, name: str, args: str, find: Find) -> Step:
     if found.takes_dtype:
         name = "cast"
         operands.append(_dtype_name(index, items[-1]))
+    elif found.choices:
+        operands.append(_choice(index, name, items[-1], found.choices))
     else:
         operands.append(_operand(f"fused: step {index}", items[-1], index))
     if len(operands) != found.arity:
@@ -212,6 +220,13 @@ def _dtype_name(index: int, text: str) -> str:
         raise ValueError(f"fused: step {index}: {error}") from None
     if dtype.hasobject:
         raise ValueError(f"fused: step {index}: expected a data type of numbers, got {text!r}")
+    return text
+
+
+def _choice(index: int, name: str, text: str, choices: tuple[str, ...]) -> str:
+    if text not in choices:
+        raise ValueError(f"fused: step {index}: {name}: expected one of {', '.join(choices)}, "
+                         f"got {text!r}")
     return text
 
 
@@ -266,9 +281,11 @@ def fused(*operands: Any) -> None:
     Large tensors are computed in blocks that stay in the cache, without temporaries of their size,
     if all inputs and outputs are contiguous, the outputs have one shape, and each input has that
     shape, holds one element, or is repeated along leading or trailing axes by exact operations.
-    Other chains run kernel by kernel, with memory for each result.  Floating-point errors are
-    reported step by step at the end.  ValueError, too: the string is not a chain, or does not fit
-    the number of arguments."""
+    Chains of float32 with one result run in C, on several threads, in tiles of 1,024 elements, if
+    the output is contiguous, whatever the layouts of the inputs: arithmetic, comparisons, choices,
+    rounding, exponentials, logarithms and `nn.apply`.  Other chains run kernel by kernel, with
+    memory for each result.  Floating-point errors are reported step by step at the end.
+    ValueError, too: the string is not a chain, or does not fit the number of arguments."""
     position = 0
     for text in operands:
         if type(text) is str:
@@ -284,6 +301,9 @@ def _run_new(text: str, position: int, operands: tuple[Any, ...]) -> None:
     program = parse(text)
     for fault in _count_faults(program, position, len(operands)):
         raise ValueError(f"fused: {fault}")
+    if offer(text, program):
+        GLOBAL.get(PREFIX + "fused")(*operands)  # in C, if it takes these tensors
+        return
     inputs, outs = operands[:position], operands[position + 1 :]
     for what, tensors in (("inputs", inputs), ("outs", outs)):
         for i, x in enumerate(tensors):
@@ -397,7 +417,7 @@ class _Planner:
         text = found.chain(self._dtype(next(x for x in operands if isinstance(x, Ref))))
         if text is None:
             raise _Unplanned
-        return self.add_steps(_inner_chain(text), operands)
+        return self.add_steps(inner_chain(text), operands)
 
     def add_steps(self, chain: Fused, inputs: Sequence[Any]) -> Ref:
         """Add the steps of a chain of these inputs; return the place of its result."""
@@ -473,14 +493,15 @@ def _plain(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 @lru_cache
-def _inner_chain(text: str) -> Fused:
+def inner_chain(text: str) -> Fused:
+    """The chain that a kernel itself consists of."""
     return _parse(text, _inner_step_of)
 
 
 def plan_of_chain(text: str, dtype: np.dtype[Any]) -> FusedPlan:
     """A plan for a chain that a kernel consists of, of one input as long as the result."""
     planner = _Planner((dtype,), (_FULL,))
-    return planner.plan([planner.add_steps(_inner_chain(text), [Ref("$", 0)])])
+    return planner.plan([planner.add_steps(inner_chain(text), [Ref("$", 0)])])
 
 
 def run_chain(text: str, inputs: Sequence[NDArray[Any]], out: NDArray[Any]) -> bool:

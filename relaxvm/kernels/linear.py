@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from ..messages import describe
 from ._arrays import copy_if_overlapping
-from ._functions import Function, apply_function
-from ._kernel import kernel
+from ._functions import FUNCTIONS, Function, apply_function
+from ._kernel import ChainStep, kernel
 from ._multiply import multiply
 from .blocks import BLOCK
 from .checks import FLOAT32, WrongValue, check_out
@@ -152,7 +152,7 @@ def _unpacked_layer(
     return _unpacked_gates(weight, gates, size), _unpacked_gates(recurrence, gates, size), plain
 
 
-@kernel("nn.apply", in_place=True)
+@kernel("nn.apply", step=ChainStep(2, is_exact=True, choices=FUNCTIONS), in_place=True)
 def apply(x: Floats, function: Function, out: OutLike) -> None:
     """out = a function of each element of x: "relu", "gelu", "gelu_tanh", "silu", "sigmoid",
     "tanh", "erf", "exp", or "hard_swish", the product of x and x / 6 + 1 / 2, which is bounded by 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, Final
 
 from ..analysis import overwritten_vars
@@ -29,17 +30,22 @@ from ..ir import (
     VarBinding,
     prove_equal,
 )
+from ..kernels._tiles import program_of
 from ..kernels.fused import MAX_INPUTS, MAX_STEPS, Fused, Ref, Step, step_of
 from ..op import base
 from ..op.lowering import KERNEL_PREFIX
 
-__all__ = ["MIN_ELEMENTS", "fuse_kernels"]
+__all__ = ["MIN_ELEMENTS", "MIN_IN_TILES", "fuse_kernels"]
 
 _CALL_DPS: Final = Op.get("relax.call_dps_packed")
 
 
 MIN_ELEMENTS: Final = 1 << 14
 """The size from which a chain is faster than its kernels (bench/bench_fused.py)."""
+MIN_IN_TILES: Final = 1 << 8
+"""The same where chains run tile by tile in C."""
+_LARGE: Final = 1 << 15
+"""The size from which even one kernel is faster as a chain, which several threads compute."""
 
 
 class _Member:
@@ -74,7 +80,12 @@ def _member(binding: Binding, overwritten: set[Var]) -> _Member | None:
         if value.ty.dtype is None:
             return None
         name, operands = "cast", (*operands, DataTypeImm(value.ty.dtype))
-    if not all(map(_is_operand, operands)):
+    plain: Sequence[Expr] = operands
+    if step.choices:
+        *plain, choice = operands
+        if not isinstance(choice, StringImm) or choice.value not in step.choices:
+            return None
+    if not all(map(_is_operand, plain)):
         return None
     if not overwritten.isdisjoint(operands):
         return None
@@ -93,7 +104,7 @@ def _same_shape(a: Any, b: Any) -> bool:
 
 
 def _chains(
-    block: BindingBlock, min_length: int, min_elements: int, overwritten: set[Var]
+    block: BindingBlock, min_length: int, min_elements: int, overwritten: set[Var], in_tiles: bool
 ) -> dict[Var, list[_Member]]:
     """The chains of a block, by the variable of their last member.
 
@@ -125,16 +136,29 @@ def _chains(
             member.chain = chain
     found: dict[Var, list[_Member]] = {}
     for member in members.values():
-        chain = member.chain
-        if (
-            chain[0] is member
-            and len(chain) >= min_length
-            and _may_have(member.binding.var.ty, min_elements)
-        ):
-            steps = chain[::-1]  # collected backwards
-            if len(_inputs(steps)) <= MAX_INPUTS:
-                found[member.binding.var] = steps
+        if member.chain[0] is not member:
+            continue
+        steps = member.chain[::-1]  # collected backwards
+        ty: Any = member.binding.var.ty
+        is_single = len(steps) == 1 < min_length and in_tiles and _has(ty, _LARGE)
+        if not is_single and (len(steps) < min_length or not _may_have(ty, min_elements)):
+            continue
+        # Without a program in C, `nn.apply` would have memory of its own for each result.
+        must_be_in_tiles = is_single or any(step.name == "nn.apply" for step in steps)
+        if len(_inputs(steps)) > MAX_INPUTS or (must_be_in_tiles and not _is_in_tiles(steps)):
+            continue
+        found[member.binding.var] = steps
     return found
+
+
+def _is_in_tiles(steps: list[_Member]) -> bool:
+    ty: Any = steps[-1].binding.var.ty
+    return ty.dtype == "float32" and program_of(_chain_of(steps)) is not None
+
+
+def _has(ty: Any, elements: int) -> bool:
+    """Whether a tensor has at least `elements` elements, for sure."""
+    return all(type(dim) is IntImm for dim in ty.dims) and _may_have(ty, elements)
 
 
 def _may_have(ty: Any, elements: int) -> bool:
@@ -153,14 +177,17 @@ def _inputs(steps: list[_Member]) -> list[Expr]:
     return list(found)
 
 
-def _fused(steps: list[_Member]) -> Call:
-    inputs = _inputs(steps)
-    refs: dict[Expr, Ref] = {expr: Ref("$", i) for i, expr in enumerate(inputs)}
+def _chain_of(steps: list[_Member]) -> Fused:
+    refs: dict[Expr, Ref] = {expr: Ref("$", i) for i, expr in enumerate(_inputs(steps))}
     refs.update((step.binding.var, Ref("%", i)) for i, step in enumerate(steps))
-    chain = Fused(
+    return Fused(
         tuple([Step(s.name, tuple([_operand(o, refs) for o in s.operands])) for s in steps]),
         (len(steps) - 1,),
     )
+
+
+def _fused(steps: list[_Member]) -> Call:
+    inputs, chain = _inputs(steps), _chain_of(steps)
     last = steps[-1].binding
     call: Call = base.call_dps_packed(
         f"{KERNEL_PREFIX}fused", Tuple([*inputs, StringImm(str(chain))]), out_ty=last.value.ty
@@ -178,15 +205,20 @@ def _operand(expr: Any, refs: dict[Expr, Ref]) -> Any:
 
 
 class _Fuser(ExprMutator):
-    def __init__(self, func: Function, min_length: int, min_elements: int) -> None:
+    def __init__(
+        self, func: Function, min_length: int, min_elements: int, in_tiles: bool
+    ) -> None:
         super().__init__()
+        self._in_tiles = in_tiles
         self._overwritten = overwritten_vars(func)
         self._min_length = min_length
         self._min_elements = min_elements
 
     def visit_block(self, block: BindingBlock) -> BindingBlock:
         if isinstance(block, DataflowBlock):
-            chains = _chains(block, self._min_length, self._min_elements, self._overwritten)
+            chains = _chains(
+                block, self._min_length, self._min_elements, self._overwritten, self._in_tiles
+            )
             inner = {m.binding.var for steps in chains.values() for m in steps[:-1]}
             if chains:
                 bindings: list[Binding] = []
@@ -203,12 +235,16 @@ class _Fuser(ExprMutator):
         return super().visit_block(block)
 
 
-def fuse_kernels(func: Function, min_length: int, min_elements: int) -> Function:
+def fuse_kernels(
+    func: Function, min_length: int, min_elements: int, in_tiles: bool = False
+) -> Function:
     """Return a function whose chains of kernels are calls of ``relaxvm.kernel.fused``.
 
     Args:
         min_length: the minimum number of kernels in a chain.
         min_elements: the minimum number of elements of its result, if known.
+        in_tiles: whether chains of float32 run in C, on several threads: single kernels with large
+            results become chains, too.
     """
-    fused: Function = _Fuser(func, min_length, min_elements).visit(func)
+    fused: Function = _Fuser(func, min_length, min_elements, in_tiles).visit(func)
     return fused

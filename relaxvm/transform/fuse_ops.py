@@ -60,7 +60,11 @@ def _packed_params(func: Function) -> frozenset[Var]:
 
 
 def FuseOps(
-    fuse_opt_level: int = -1, *, min_length: int = 2, min_elements: int = MIN_ELEMENTS
+    fuse_opt_level: int = -1,
+    *,
+    min_length: int = 2,
+    min_elements: int = MIN_ELEMENTS,
+    in_tiles: bool = False,
 ) -> Pass:
     """In dataflow blocks, put calls that can run as one together.
 
@@ -81,6 +85,9 @@ def FuseOps(
         min_length: the minimum number of kernels in a chain.
         min_elements: the minimum number of elements of its result, if known: small tensors stay in
             the cache anyway, and calling a chain costs more than calling a few kernels.
+        in_tiles: chains of float32 will run in C, tile by tile and on several threads, as they do
+            where there are kernels for the processor's instructions: so one kernel with a large
+            result is a chain, too.
 
     The option "relax.FuseOps.max_depth" of the `PassContext` is the greatest number of calls of
     PrimFuncs in a group, 256 by default.
@@ -102,7 +109,7 @@ def FuseOps(
                 new = func
                 if not {"Primitive", "Codegen"} & set(func.attrs):
                     new = _Grouper(func, functions, most).visit(func)
-                new = fuse_kernels(new, min_length, min_elements)
+                new = fuse_kernels(new, min_length, min_elements, in_tiles)
             except Exception as error:
                 error.add_note(f"in function {var.name_hint!r}")
                 raise

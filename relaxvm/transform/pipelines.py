@@ -16,6 +16,7 @@ from typing import Any, Final
 from .. import transform
 from ..errors import did_you_mean
 from . import Pass, Sequential
+from ._kernel_chains import MIN_IN_TILES
 
 __all__ = ["LOWERING", "LOWERING_FOR_TVM", "check_settings", "default_build_pipeline",
            "get_pipeline", "model_pipeline", "register_pipeline", "tvm_pipeline",
@@ -240,6 +241,8 @@ def model_pipeline(
         transform.LegalizeOps(),
         transform.DeadCodeElimination(),  # a result that nobody uses ends a chain
         transform.ConvertToDataflow(),  # frontends of models make no dataflow blocks
-        transform.FuseOps(),
+        transform.FuseOps(min_elements=MIN_IN_TILES, in_tiles=True)
+        if CPU in SETS
+        else transform.FuseOps(),
     ]
     return Sequential([*passes, *_lowering(keep_apart)], name="model")

@@ -13,7 +13,9 @@ from ...messages import readable
 from ..debug_info import DebugInfo, Location, Span
 from ..underline import underlined
 
-__all__ = ["excerpt", "part_lines", "parts_text", "place_lines", "place_note", "place_text", "span_text"]
+__all__ = [
+    "excerpt", "part_lines", "parts_text", "place_lines", "place_note", "place_text", "span_text",
+]  # fmt: skip
 
 _NAME: Final = 80
 """The most characters shown of the name of a file or variable."""

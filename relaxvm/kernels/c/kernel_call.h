@@ -75,10 +75,24 @@ enum {
     RVM_LOG,
     RVM_SQUARE,
     RVM_MATMUL,
+    RVM_EXPM1,
+    RVM_LOG1P,
+    RVM_FLOOR,
+    RVM_CEIL,
+    RVM_RINT,
+    RVM_TRUNC,
     RVM_NUM_LOOPS
 };
 
 typedef struct RvmKernelCall RvmKernelCall;
+
+/* What numpy would report about the steps of a call, in their order. */
+#define RVM_MOST_REPORTS 64
+typedef struct {
+    int count;
+    uint8_t names[RVM_MOST_REPORTS]; /* places in the host's list of names */
+    uint8_t statuses[RVM_MOST_REPORTS];
+} RvmReports;
 
 /* One of the pieces of a call's work, which several threads may be at at once.  `call` is this thread's, for
  * must_stop; `thread` is below the number of threads.  RVM_OK or RVM_FAILED. */
@@ -98,6 +112,7 @@ typedef struct RvmKernelCall {
     char *workspace;          /* memory for the time of the call, aligned to 16 bytes */
     int64_t workspace_bytes;
     int *float_status;        /* 0; an implementation adds what numpy would report about the result */
+    RvmReports *reports;      /* empty; for implementations of several steps, which add up in float_status */
     const RvmHost *host;
     /* For implementations that run without Python's lock: called between pieces of the work, each of some
      * milliseconds; whether the call has to end with RVM_FAILED.  `done` counts the work of this thread since
@@ -140,7 +155,8 @@ typedef enum {
                                  nothing */
     RVM_ARG_CHOICE,           /* int64_t; the place of a text in `choices` */
     RVM_ARG_CHOICE_OR_NONE,   /* int64_t, RVM_NO_INT for None */
-    RVM_ARG_CHOICE_OR_NOTHING /* int64_t, RVM_NO_INT where the argument is left out */
+    RVM_ARG_CHOICE_OR_NOTHING, /* int64_t, RVM_NO_INT where the argument is left out */
+    RVM_ARG_PROGRAM           /* RvmProgram; a text that the host has compiled */
 } RvmArgumentKind;
 
 #define RVM_NO_INT INT64_MIN
@@ -156,18 +172,23 @@ typedef struct {
     int32_t is_given; /* 0 for None */
 } RvmReal;
 
+#define RVM_PARAMS_BYTES 512 /* at most */
+
 typedef struct {
     RvmArgumentKind kind;
     uint32_t offset;            /* of the field in the parameters */
     const char *const *choices; /* NULL after the last one */
 } RvmArgument;
 
+/* What the host has made of a text, and offers to implementations in place of it. */
+typedef struct {
+    _Alignas(8) char bytes[RVM_PARAMS_BYTES];
+} RvmProgram;
+
 #define RVM_BUFFER(kind) {RVM_ARG_##kind, 0, NULL}
 #define RVM_FIELD(kind, params, field) {RVM_ARG_##kind, (uint32_t)offsetof(params, field), NULL}
 #define RVM_FIELD_OF(choices, kind, params, field) \
     {RVM_ARG_##kind, (uint32_t)offsetof(params, field), choices}
-
-#define RVM_PARAMS_BYTES 512 /* at most */
 
 /* ---- an implementation --------------------------------------------------------------------------- */
 typedef struct {

@@ -9,13 +9,14 @@ const RvmImplementation *const rvm_families[] = {
 #define RVM_DECLARE_SET(set)                                                              \
     extern const RvmImplementation rvm_blocks_##set[], rvm_convolution_##set[], rvm_linear_##set[], \
         rvm_norm_##set[], rvm_attention_##set[], rvm_resize_##set[], rvm_trees_##set[], \
-        rvm_integers_##set[], rvm_nbits_##set[], rvm_halves_##set[], rvm_bfloat16_##set[]
+        rvm_integers_##set[], rvm_nbits_##set[], rvm_halves_##set[], rvm_bfloat16_##set[], \
+        rvm_chain_##set[]
 
 #define RVM_FAMILIES_OF(set)                                  \
     static const RvmImplementation *const families_##set[] = { \
         rvm_blocks_##set, rvm_convolution_##set, rvm_linear_##set, rvm_norm_##set, \
         rvm_attention_##set, rvm_resize_##set, rvm_trees_##set, rvm_integers_##set, rvm_nbits_##set, \
-        rvm_halves_##set, rvm_bfloat16_##set, NULL}
+        rvm_halves_##set, rvm_bfloat16_##set, rvm_chain_##set, NULL}
 
 #ifdef RVM_WITH_AVX512
 RVM_DECLARE_SET(avx512);
