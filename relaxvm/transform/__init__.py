@@ -32,6 +32,7 @@ from .decompose_ops import *
 from .eliminate_common_subexpr import *
 from .expand_matmul_of_sum import *
 from .expand_tuple_arguments import *
+from .flush_subnormals import *
 from .fold_batchnorm_to_conv2d import *
 from .fold_constant import *
 from .fold_quantization import *

@@ -227,6 +227,7 @@ def model_pipeline(
             transform.RecognizeOps(),
             transform.FoldBatchnormToConv2D(),
             transform.FoldConstant(),
+            transform.FlushSubnormals(),
         ]
     if CPU in SETS:  # else the kernels run in numpy, and are slower than without the pass
         passes += [
