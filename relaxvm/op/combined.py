@@ -87,7 +87,8 @@ def outer(x1: TensorType, x2: TensorType) -> Type:
     """The products of each element of a vector with each of another, a matrix."""
     need_numbers(x1=x1, x2=x2)
     need_rank(1, x1=x1, x2=x2)
-    dtype, vdevice = common_dtype(x1=x1, x2=x2), common_vdevice(x1=x1, x2=x2)
+    common_dtype(x1=x1, x2=x2)
+    dtype, vdevice = x1.dtype, common_vdevice(x1=x1, x2=x2)
     if x1.dims is None or x2.dims is None:
         return TensorType(None, dtype, vdevice, 2)
     return TensorType([*x1.dims, *x2.dims], dtype, vdevice)

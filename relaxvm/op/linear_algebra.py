@@ -158,17 +158,18 @@ def einsum(operands: Tensors, subscripts: str) -> Type:
     dtype, vdevice = common_dtype(**names), common_vdevice(**names)
     dims: dict[str, Any] = {}
     batch: tuple[Expr, ...] | None = ()
+    batch_ndim = 0
     for (name, ty), term in zip(names.items(), terms, strict=True):
         if ty.ndim == -1:
             return TensorType(None, dtype, vdevice, -1 if "." in result else len(result))
         extra = ty.ndim - (len(term) - ("." in term))
         if extra < 0 or (extra and "." not in term):
             raise IllValued(f"{name}: {term.replace('.', '...')!r} does not fit {ty}")
+        batch_ndim = max(batch_ndim, extra)
         batch = _bind_term(term, ty, extra, dims, batch, subscripts)
     known = [dims.get(c) for c in result if c != "."]
     if batch is None or None in known:
-        has_batch = "." in result
-        ndim = -1 if batch is None and has_batch else len(known) + len(batch or ()) * has_batch
+        ndim = len(known) + batch_ndim * ("." in result)
         return TensorType(None, dtype, vdevice, ndim)
     values: list[Any] = []
     for c in result:

@@ -374,6 +374,8 @@ def concat(tensors: Tensors, axis: int | None = 0) -> Type:
     place = axis_of("axis", axis or 0, ndim)
     if len(tensors) == 1:
         return tensors[0]
+    if axis is None:
+        ndim = 1
     dims = None if ndim == -1 else _same_but(place, named)
     if dims is None or any(without_shape_var(ty).dims is None for ty in tensors):
         return TensorType(None, dtype, vdevice, ndim)

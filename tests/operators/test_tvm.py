@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -111,7 +113,7 @@ class _Tvm(dict[str, Any]):
         return found
 
 
-class _Script:
+class Script:
     """Evaluates the text of a type, with numbers for symbols.  Of the device, which both print
     differently, only the presence is compared."""
 
@@ -131,15 +133,22 @@ class _Script:
         return fields
 
     @staticmethod
+    def Shape(values: Any = None, ndim: int = -1) -> Any:
+        return values, ndim
+
+    @staticmethod
     def if_then_else(condition: Any, a: Any, b: Any) -> Any:
         return a if condition else b
 
+    Select = if_then_else
 
-def _read(text: str) -> Any:
+
+def read_type(text: str, values: Mapping[str, Any] = MappingProxyType({})) -> Any:
+    """The value of the text of a type, with numbers for symbols."""
     text = re.sub(r"R\.Tensor(?!\()", "R.Tensor()", text)
     names: dict[str, Any] = dict.fromkeys("abcdefgh")  # variables that are shapes
-    names |= {"I": _Script, "R": _Script, "T": _Script, "n": 60, "m": 7, "k": 5}
-    return eval(text, names)
+    names |= {"I": Script, "R": Script, "T": Script, "n": 60, "m": 7, "k": 5}
+    return eval(text, names | dict(values))
 
 
 def _tvm_call(case: str) -> Any:
@@ -188,4 +197,4 @@ def compare(case: str) -> None:
     assert len(ours.args) == len(theirs.args)
     attributes = str(theirs.attrs).partition("(")[2]
     assert set(ours.attrs) - UNPRINTED == set(re.findall(r"(\w+)=", attributes)), attributes
-    assert _read(str(ours.ty)) == _read(str(theirs.ty)), f"{case}: {ours.ty} {theirs.ty}"
+    assert read_type(str(ours.ty)) == read_type(str(theirs.ty)), f"{case}: {ours.ty} {theirs.ty}"

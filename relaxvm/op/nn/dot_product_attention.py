@@ -26,7 +26,8 @@ def _attended(query: TensorType, key: TensorType, value: TensorType) -> TensorTy
     operands = {"query": query, "key": key, "value": value}
     need_floats(**operands)
     need_rank(4, **operands)
-    dtype, vdevice = common_dtype(**operands), common_vdevice(**operands)
+    common_dtype(**operands)
+    dtype, vdevice = query.dtype, common_vdevice(**operands)
     q, k, v = (_four_dims(ty) for ty in operands.values())
     need_equal_dims("the batch (dimension 0)", query=q[0], key=k[0], value=v[0])
     need_equal_dims("the length (dimension 1)", key=k[1], value=v[1])
