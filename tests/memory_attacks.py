@@ -189,6 +189,11 @@ def linear_bfloat16(size: int) -> list[Any]:
     return [x, np.ones((20, 20, 16, 16, 2), "u2"), *rest, 1, out]
 
 
+def linear_float16(size: int) -> list[Any]:
+    x, _, *rest = linear(size)
+    return [x, np.ones((20, 20, 16, 2, 16), "f2"), *rest]
+
+
 def conv_bfloat16(size: int) -> list[Any]:
     x, _, *rest = in_blocks(size)
     return [x, np.ones((2, 1, 3, 3, 16, 16, 2), "u2"), *rest]
@@ -255,6 +260,7 @@ KERNEL_CALLS: dict[str, Any] = {
     "nn.apply": lambda: [np.ones(1 << 20, "f4"), "gelu", np.ones(1 << 20, "f4")],
     "nn.linear_blocks": lambda: linear(1000),
     "nn.linear_bfloat16": lambda: linear_bfloat16(1000),
+    "nn.linear_float16": lambda: linear_float16(1000),
     "nn.integer_linear_blocks": lambda: integer_linear(4000),
     "nn.integer_conv2d_blocks": lambda: integer_conv(280),
     "nn.integer_lstm_blocks": lambda: integer_lstm(1000),

@@ -20,6 +20,7 @@ from .test_kernel_sets import Case, Layer, reference
 pytestmark = pytest.mark.skipif(not SETS, reason="no kernels for this processor")
 
 LINEAR = methods("nn.linear_bfloat16")
+FLOAT16 = methods("nn.linear_float16")
 CONV2D = methods("nn.conv2d_bfloat16")
 IN_PLACE = 3
 """So many rows are not rounded."""
@@ -104,6 +105,40 @@ def test_what_follows_products(which: str, method: str) -> None:
             bias = None if layer.bias is None else blocks.pack_bias(layer.bias)
             run(layer.x, packed, bias, in_place, layer.function, 1, in_place)
             np.testing.assert_array_equal(in_place, out)
+
+
+@pytest.mark.parametrize(("which", "method"), [*FLOAT16, (SETS[0] if SETS else "", "reference")])
+def test_products_with_float16(which: str, method: str) -> None:
+    """Exact weights, so within the usual bound; what follows is the same."""
+    name = "nn.linear_float16"
+    run = reference(name) if method == "reference" else by_method(which, method)
+    for seed in range(120):
+        layer = Layer(seed)
+        layer.weight = layer.weight.astype(np.float16).astype(np.float32)
+        got = layer.got(run, bfloat16.pack_halves)
+        np.testing.assert_allclose(got, layer.want(), atol=5e-6, err_msg=str(seed))
+
+
+@pytest.mark.parametrize(("which", "method"), FLOAT16)
+def test_every_number_of_float16_becomes_that_of_float32(which: str, method: str) -> None:
+    """Products with a diagonal are the numbers themselves, in tiles and by row; those that are not
+    finite are in a row of their own."""
+    run = by_method(which, method)
+    numbers = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    special = numbers[~np.isfinite(numbers)]
+    weight = np.where(np.isfinite(numbers), numbers, 0).reshape(64, 1024).astype(np.float16)
+    packed, each = bfloat16.pack_halves(weight), np.eye(64, dtype=np.float32)
+    out = np.empty((64, 1024), np.float32)
+    run(each, packed, None, None, None, out)
+    np.testing.assert_array_equal(out, weight)
+    for row in range(64):
+        run(each[row : row + 1], packed, None, None, None, out[:1])
+        np.testing.assert_array_equal(out[0], weight[row])
+    for rows in (1, 5):
+        out = np.empty((rows, len(special)), np.float32)
+        packed = bfloat16.pack_halves(special[None])
+        run(np.ones((rows, 1), np.float32), packed, None, None, None, out)
+        np.testing.assert_array_equal(out[-1], special.astype(np.float32))
 
 
 @pytest.mark.parametrize("which", SETS)
@@ -280,6 +315,29 @@ def test_weights_take_half_the_memory() -> None:
              for precision in ("default", "bfloat16")]  # fmt: skip
     assert sizes[0] > weight.nbytes
     assert weight.nbytes / 2 < sizes[1] < weight.nbytes / 2 + 20_000
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_stored_weights_of_16_bits_stay_so(dtype: str) -> None:
+    """As a model has them that casts its weights to float32: nothing is rounded."""
+    weight = drawn(256, 256)
+    if dtype == "bfloat16":
+        weight = rounded(weight)
+    else:
+        weight = weight.astype(np.float16).astype(np.float32)
+    kept = weight.astype(dtype) if dtype == "float16" else weight
+    nodes = [node("MatMul", "x w", "y")]
+    if dtype == "float16":
+        nodes = [node("Cast", "w", "wide", to=1), node("MatMul", "x wide", "y")]
+    program = model(nodes, {"w": kept}, [5, 256], FLOAT)
+    for precise in (False, True):
+        executable = relaxvm.compile(program, cache=False, precise=precise)
+        assert f"nn.linear_{dtype}" in kernels_of(executable)
+        assert len(executable.to_bytes()) < 2 * weight.size + 20_000
+        x = rng.standard_normal((5, 256)).astype(np.float32)
+        got = np.asarray(relaxvm.VirtualMachine(executable)["main"](x))
+        want = x.astype(np.float64) @ weight
+        assert (np.abs(got - want) <= bound_of(x, weight)).all()
 
 
 def test_results_do_not_depend_on_threads_or_runs() -> None:

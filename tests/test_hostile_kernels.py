@@ -122,6 +122,12 @@ def linear_bfloat16(of: Hostile) -> list[Any]:
     return [x, weight, *rest, of.some(1, 0), out]
 
 
+def linear_float16(of: Hostile) -> list[Any]:
+    x, _, *rest, out = linear_blocks(of)
+    blocks, lines = -(-out.shape[-1] // BLOCK), -(-x.shape[-1] // bfloat16.LINE)
+    return [x, of.tensor(blocks, lines, 16, 2, BLOCK).astype(np.float16), *rest, out]
+
+
 def lstm_blocks(of: Hostile) -> list[Any]:
     steps, batch, inputs = of.some(3, 1), of.some(2, 5), of.some(4, 20)
     size, both = of.some(5, 16, 20), of.some(1, 2)
@@ -420,6 +426,7 @@ MAKERS: dict[str, Callable[[Hostile], list[Any]]] = {
     "nn.layer_norm_rows": layer_norm_rows,
     "nn.linear_bfloat16": linear_bfloat16,
     "nn.linear_blocks": linear_blocks,
+    "nn.linear_float16": linear_float16,
     "nn.lstm_blocks": lstm_blocks,
     "nn.max_pool2d_blocks": pool(1),
     "nn.softmax_rows": softmax_rows,

@@ -1003,6 +1003,7 @@ for seed in range(40):
 for seed in range(40):  # with weights in bfloat16
     layer, case = Layer(seed, rows=1 + seed % 40), Case("direct", seed)
     calls = [("nn.linear_bfloat16", lambda: layer.got(call, bfloat16.pack_matrix, 1))]
+    calls.append(("nn.linear_float16", lambda: layer.got(call, bfloat16.pack_halves)))
     case.packed = bfloat16.pack_convolution(case.weight)
     calls.append(("nn.conv2d_bfloat16", lambda: case.got(call)))
     for name, got in calls:

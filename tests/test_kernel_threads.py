@@ -214,6 +214,11 @@ CASES: dict[str, Callable[[], tuple[str, list[Any], list[tuple[int, ...]]]]] = {
     "bfloat16 linear": lambda: linear_bfloat16(297, 610, 733),
     "bfloat16 linear, many rows": lambda: linear_bfloat16(6000, 150, 140),
     "bfloat16 linear, one row": lambda: linear_bfloat16(1, 3000, 1100),
+    "float16 linear": lambda: (
+        "nn.linear_float16",
+        [drawn(97, 210), bfloat16.pack_halves(drawn(210, 333)), drawn(336), None, "gelu"],
+        [(97, 333)],
+    ),
     "bfloat16 convolution": lambda: conv(
         "nn.conv2d_bfloat16", drawn(2, 3, 80, 63, 16),
         bfloat16.pack_convolution(drawn(80, 48, 3, 3)), (2, 5, 40, 32, 16), stride=2, pad=1,

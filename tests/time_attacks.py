@@ -350,6 +350,9 @@ KERNELS: dict[str, list[Make]] = {
     "nn.linear_bfloat16": [
         lambda: [_zeros(2000, 8192), np.zeros((512, 256, 16, 16, 2), "u2"), None, None, "gelu", 1,
                  _zeros(2000, 8192)]],
+    "nn.linear_float16": [
+        lambda: [_zeros(2000, 8192), np.zeros((512, 256, 16, 2, 16), "f2"), None, None, "gelu",
+                 _zeros(2000, 8192)]],
     "nn.integer_linear_blocks": [
         lambda: [np.zeros((4000, 8192), "u1"), None, np.zeros((512, 512, 4, 16, 4), "i1"),
                  np.zeros(8192, "i4"), 0, None, _zeros(1), None, "gelu", None, None,

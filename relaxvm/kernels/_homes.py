@@ -10,6 +10,7 @@ KERNELS: Final = {
     "bfloat16": (
         "nn.conv2d_bfloat16",
         "nn.linear_bfloat16",
+        "nn.linear_float16",
     ),
     "blocks": (
         "nn.avg_pool2d_blocks",

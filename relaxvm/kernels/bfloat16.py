@@ -1,9 +1,9 @@
-"""Products and convolutions of float32 with weights in bfloat16, which take half the memory.
+"""Products and convolutions of float32 with weights of 16 bits, which take half the memory.
 
-The weights are bits, in uint16, so that programs need no package for the data type.  In C, results
-are those of operands in bfloat16 and sums in float32: where the processor has instructions for
-such products (AVX512_BF16, AMX), x is rounded to bfloat16, too, but for products of up to three
-rows; elsewhere, and by the references, it is not.  Results of processors differ by that.
+Those of bfloat16 are bits, in uint16, so that programs need no package for the data type.  Where
+the processor has instructions for products of such numbers (AMX, AVX512_BF16), x is rounded to
+bfloat16, too, but for products of up to three rows; elsewhere, and by the references, it is not.
+Results of processors differ by that.  Sums are float32.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from ._kernel import kernel
 from .blocks import BLOCK, conv2d_blocks
 from .checks import WrongType, WrongValue, native
 from .convolution import Groups, Padding2d, Step2d
-from .kinds import Flag, Float, Floats, Integers, Out
+from .kinds import Flag, Float, Floats, Integers, Out, Tensor
 from .linear import linear_blocks
 
-__all__ = ["bits_of", "narrowed_blocks", "pack_convolution", "pack_matrix", "widened"]
+__all__ = ["bits_of", "narrowed_blocks", "pack_convolution", "pack_halves", "pack_matrix",
+           "widened"]  # fmt: skip
 
 LINE: Final = 32
 """Elements of a row, or channels of a pixel, of which the pairs are side by side."""
@@ -53,6 +54,16 @@ def pack_matrix(weight: NDArray[Any]) -> NDArray[np.uint16]:
     padded[:inputs, :outputs] = bits_of(weight)
     split = padded.reshape(-1, _PAIRS, 2, padded.shape[1] // BLOCK, BLOCK)
     return np.ascontiguousarray(split.transpose(3, 0, 1, 4, 2))
+
+
+def pack_halves(weight: NDArray[Any]) -> NDArray[np.float16]:
+    """weight[inputs, outputs] in float16 as [blocks of outputs, lines of 32 inputs, 16 pairs, 2, 16
+    outputs], with zeros in the last block and line."""
+    inputs, outputs = weight.shape
+    padded = np.zeros((-(-inputs // LINE) * LINE, -(-outputs // BLOCK) * BLOCK), np.float16)
+    padded[:inputs, :outputs] = weight
+    split = padded.reshape(-1, _PAIRS, 2, padded.shape[1] // BLOCK, BLOCK)
+    return np.ascontiguousarray(split.transpose(3, 0, 1, 2, 4))
 
 
 def pack_convolution(weight: NDArray[Any]) -> NDArray[np.uint16]:
@@ -110,6 +121,28 @@ def linear_bfloat16(
         raise WrongValue(f"weight: expected lines for {terms} inputs, got {describe(weight)}")
     plain = widened(weight).transpose(0, 1, 2, 4, 3).reshape(blocks, lines * LINE, BLOCK)
     linear_blocks(x, plain[:, :terms], bias, residual, function, out)
+
+
+@kernel("nn.linear_float16")
+def linear_float16(
+    x: Floats,
+    weight: Tensor,
+    bias: Floats | None,
+    residual: Floats | None,
+    function: Function | None,
+    out: Out,
+) -> None:
+    """As `nn.linear_blocks`, with weights in float16: weight[blocks of outputs, lines of 32 inputs,
+    16 pairs, 2, 16 outputs].  x is not rounded."""
+    if native(weight.dtype) != np.float16:
+        raise WrongType(f"weight: expected float16, got {describe(weight)}")
+    lines = -(-(x.shape[-1] if x.ndim else 0) // LINE)
+    if weight.ndim != 5 or weight.shape[1:] != (lines, _PAIRS, 2, BLOCK):
+        raise WrongValue(
+            f"weight: expected [blocks, {lines}, {_PAIRS}, 2, {BLOCK}], got {describe(weight)}"
+        )
+    plain = weight.astype(np.float32).reshape(len(weight), lines * LINE, BLOCK)
+    linear_blocks(x, plain[:, : x.shape[-1]], bias, residual, function, out)
 
 
 @kernel("nn.conv2d_bfloat16")

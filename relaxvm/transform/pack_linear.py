@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -55,6 +55,10 @@ _LEAST_WORK: Final = 1 << 12
 """A product of fewer multiplications for a row stays as it is: nothing is to be gained."""
 
 
+_LEAST_HALVED: Final = 1 << 14
+"""A matrix of so many numbers is kept in 16 bits, if they are the same there."""
+
+
 @dataclass(frozen=True)
 class _Linear:
     """A product whose result a variable has, with what has become part of it."""
@@ -65,8 +69,8 @@ class _Linear:
     bias: NDArray[Any] | None = None
     residual: Expr | None = None
     function: str | None = None
-    is_bfloat16: bool = False
-    """Whether the weight is bits of bfloat16."""
+    kernel: str = "nn.linear_blocks"
+    """The one that the weight is packed for."""
 
 
 class _Packer(ExprMutator):
@@ -78,7 +82,7 @@ class _Packer(ExprMutator):
         self._linear: dict[Var, _Linear] = {}
         self._integers: dict[Var, IntegerProduct] = {}
         self._values: dict[Var, Expr] = {}
-        self._packed: dict[tuple[int, bool], Constant] = {}
+        self._packed: dict[tuple[int, bool], tuple[str, Constant]] = {}
         self._kept: list[Constant] = []
         """Constants that are packed: their identity is a key."""
         self._emitted: list[Binding] = []
@@ -142,9 +146,9 @@ class _Packer(ExprMutator):
             inputs.append(self._none() if each is None else each)
         function = linear.function
         inputs.append(self._none() if function is None else function)
-        if linear.is_bfloat16:
-            return kernel_call("nn.linear_bfloat16", [*inputs, int(self._bfloat16)], var.ty)
-        return kernel_call("nn.linear_blocks", inputs, var.ty)
+        if linear.kernel == "nn.linear_bfloat16":
+            inputs.append(int(self._bfloat16))
+        return kernel_call(linear.kernel, inputs, var.ty)
 
     def _integer_product(self, var: Var, call: Call) -> Call | None:
         """A product of bytes and constant integers, or what follows one."""
@@ -341,18 +345,27 @@ class _Packer(ExprMutator):
         key = id(weight), is_transposed
         if key not in self._packed:
             data = weight.data.T if is_transposed else weight.data
-            self._packed[key] = Constant(given_up(self._pack(data)))
+            kernel, packed = self._pack(data)
+            self._packed[key] = kernel, Constant(given_up(packed))
             self._kept.append(weight)
-        return _Linear(self.visit(x), self._packed[key], outputs, is_bfloat16=self._bfloat16)
+        kernel, constant = self._packed[key]
+        return _Linear(self.visit(x), constant, outputs, kernel=kernel)
 
-    def _pack(self, matrix: NDArray[Any]) -> NDArray[Any]:
-        if self._bfloat16:
+    def _pack(self, matrix: NDArray[Any]) -> tuple[str, NDArray[Any]]:
+        """A weight for a kernel: in 16 bits where that changes nothing, or is asked for."""
+        from ..kernels.cpu import CPU
+
+        if self._bfloat16 or _are_bfloat16(matrix):
             from ..kernels.bfloat16 import pack_matrix
 
-            return pack_matrix(matrix)
+            return "nn.linear_bfloat16", pack_matrix(matrix)
+        if CPU != "sse2" and _are_float16(matrix):  # which has no instruction to widen them
+            from ..kernels.bfloat16 import pack_halves
+
+            return "nn.linear_float16", pack_halves(matrix.astype(np.float16))
         from ..kernels.linear import pack_linear
 
-        return pack_linear(matrix)
+        return "nn.linear_blocks", pack_linear(matrix)
 
     def _matrix(
         self, expr: Expr, dtypes: Collection[str] = ("float32",)
@@ -460,6 +473,28 @@ def _same_dims(a: Any, b: Any) -> bool:
     return len(a.dims) == len(b.dims) and all(map(structural_equal, a.dims, b.dims))
 
 
+def _are_bfloat16(matrix: NDArray[Any]) -> bool:
+    """Whether all numbers of a large matrix are of bfloat16, as those of a model that is stored
+    so."""
+    return _halved(matrix, lambda part: not (part.view(np.uint32) & 0xFFFF).any())
+
+
+def _are_float16(matrix: NDArray[Any]) -> bool:
+    with np.errstate(all="ignore"):
+        return _halved(matrix, lambda part: bool((part.astype(np.float16) == part).all()))
+
+
+def _halved(matrix: NDArray[Any], are_short: Callable[[NDArray[Any]], bool]) -> bool:
+    """Whether all rows of a large matrix are of a kind; mostly the first one is not."""
+    if matrix.size < _LEAST_HALVED:
+        return False
+    rows = matrix if matrix.flags.c_contiguous else matrix.T
+    if not rows.flags.c_contiguous:
+        rows = np.ascontiguousarray(rows)
+    step = max(1, _LEAST_HALVED // max(1, rows.shape[1]))
+    return all(are_short(rows[i : i + step]) for i in range(0, len(rows), step))
+
+
 def _vector(data: NDArray[Any], columns: int, ndim: int) -> NDArray[Any] | None:
     """A constant with a number for each column, or one for all, as a vector."""
     if data.ndim > ndim or data.size not in (1, columns) or data.shape[-1:] not in (
@@ -481,6 +516,9 @@ def PackLinear(*, precise: bool = False, bfloat16: bool = False) -> Pass:
 
     Products of bytes, less a zero point, and constant integers become ``nn.integer_linear_blocks``,
     which is exact, with what follows them up to a quantization.
+
+    Matrices whose numbers all are of bfloat16 or float16, as those of a model that is stored so,
+    take 16 bits for each: ``nn.linear_bfloat16`` and ``nn.linear_float16``.
 
     Sums have another order than in numpy; functions are within some units in the last place.
 

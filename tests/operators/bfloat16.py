@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from relaxvm.kernels.bfloat16 import pack_convolution, pack_matrix
+from relaxvm.kernels.bfloat16 import pack_convolution, pack_halves, pack_matrix
 
 from .blocks import convolved, in_planes, integers
 from .linear import layer
@@ -48,6 +48,15 @@ kernel(
         integers(draw, 2, 3, 30), "relu", 1,
     ),
     linear,
+    dtype="float32",
+)  # fmt: skip
+kernel(
+    "nn.linear_float16",
+    lambda draw: (
+        integers(draw, 2, 3, 39), pack_halves(integers(draw, 39, 30)), integers(draw, 32),
+        integers(draw, 2, 3, 30), "relu",
+    ),
+    lambda x, weight, *rest: layer(x, weight.reshape(2, 64, 16)[:, :39].astype(x.dtype), *rest),
     dtype="float32",
 )  # fmt: skip
 kernel(

@@ -1,9 +1,10 @@
-/* Products and convolutions with weights in bfloat16, of float32: half the memory, and with instructions for it
+/* Products and convolutions of float32 with weights in bfloat16, and products with weights in float16: half the memory, and with instructions for it
  * several times the speed.
  *
  *   amx      tiles of 16 x 32 and 32 x 16 in one instruction, where the processor has AMX and Linux allows it
  *   dot      two products and sums in each lane of 32 bits: AVX512_BF16
  *   widened  weights become float32 when they are loaded; x is not rounded
+ *   halves   the same of float16
  *
  * The first two round x to bfloat16, to the nearest even number, when rows or pixels are copied into lines.  Products
  * of two numbers of bfloat16 are exact in float32; sums are float32.  Both take numbers below 2^-126 for 0 and round
@@ -31,6 +32,8 @@
 /* Of a tile, at most, of any method. */
 #define MOST_TILE_ROWS 32
 #define MOST_TILE_BLOCKS 2
+/* Tiles of rows for which weights become float32 once, before they are multiplied. */
+#define FEWEST_UNPACKED 5
 
 /* Products of lines: for rows r and outputs o of some blocks b,
  *
@@ -41,8 +44,8 @@ typedef struct {
     const void *x;
     const int64_t *terms;
     int64_t count;
-    const uint16_t *weight;
-    int64_t weight_block; /* from one block of outputs to the next */
+    const void *weight;
+    int64_t weight_block; /* from one block of outputs to the next, in elements */
 } Lines;
 
 typedef void (*Tile)(const Lines *, int64_t first, float *sums);
@@ -59,32 +62,97 @@ typedef struct {
     void (*copy_row)(const float *x, int64_t terms, void *lines, int64_t step);
     /* Pixels of two blocks, `step` floats apart, as lines that follow each other; b may be NULL. */
     void (*copy_pixels)(const float *a, const float *b, int64_t step, int64_t pixels, void *lines);
+    /* Weights as float32, and how to multiply them: where several tiles of rows have the same weights. */
+    void (*unpack)(const uint16_t *w, int64_t pairs, float *to);
+    void (*run_unpacked)(const Lines *, int64_t first, int rows, int blocks, float *sums, int *configured);
 } Method;
 
 static void end_nothing(int *configured) { (void)configured; }
 
 /* ---- widened ------------------------------------------------------------------------------------- */
-/* Pairs of weights as float32. */
-typedef struct {
-    vf first, second;
-} Two;
-
-static inline __attribute__((always_inline)) Two both_of(vi pairs) {
-    Two two = {(vf)(pairs << 16), (vf)(pairs & (int32_t)0xffff0000)};
-    return two;
+static inline __attribute__((always_inline)) vi pairs_at(const uint16_t *w, int v) {
+    vi pairs;
+    memcpy(&pairs, w + v * RVM_LANES * 2, sizeof pairs);
+    return pairs;
 }
 
-static inline __attribute__((always_inline)) vf add_both(vf sum, const float *x, Two w) {
-    return rvm_fma(rvm_all(x[1]), w.second, rvm_fma(rvm_all(x[0]), w.first, sum));
+/* The first or second ones of pairs of weights, as float32. */
+static inline __attribute__((always_inline)) vf from_pairs(const uint16_t *w, int v, int part) {
+    vi pairs = pairs_at(w, v);
+    return (vf)(part ? pairs & (int32_t)0xffff0000 : pairs << 16);
+}
+
+/* Numbers of float16. */
+static inline __attribute__((always_inline)) vf wide_halves(const uint16_t *w) {
+#if defined(__AVX512F__)
+    return (vf)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)w));
+#elif defined(__F16C__)
+    return (vf)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)w));
+#else
+    typedef uint16_t Halves __attribute__((vector_size(RVM_LANES * 2)));
+    Halves vh;
+    memcpy(&vh, w, sizeof vh);
+    vi bits = __builtin_convertvector(vh, vi), rest = (bits & 0x7fff) << 13;
+    /* The exponent has another bias; that of infinities and NaNs has all bits. */
+    vi found = (vi)((vf)rest * rvm_all(0x1p112f)), is_special = rest >= 0x7c00 << 13;
+    found = ((rest | 0x7f800000) & is_special) | (found & ~is_special);
+    return (vf)(found | (bits & 0x8000) << 16);
+#endif
+}
+
+/* The first ones of 16 pairs are before the second ones: a vector of pairs would have to be taken apart. */
+static inline __attribute__((always_inline)) vf from_halves(const uint16_t *w, int v, int part) {
+    return wide_halves(w + part * RVM_BLOCK + v * RVM_LANES);
+}
+
+static inline __attribute__((always_inline)) vf add_one(vf sum, const float *x, vf w) {
+    return rvm_fma(rvm_all(*x), w, sum);
 }
 
 #define METHOD(name) widened_##name
 #define TARGET
 #define ITEM float
-#define WEIGHT Two
-#define WIDEN both_of
-#define ADD add_both
+#define STORED uint16_t
+#define PARTS 2
+#define WEIGHT vf
+#define WEIGHT_AT from_pairs
+#define ADD add_one
 #include "bfloat16_tiles.h"
+
+#define METHOD(name) halves_##name
+#define TARGET
+#define ITEM float
+#define STORED uint16_t
+#define PARTS 2
+#define WEIGHT vf
+#define WEIGHT_AT from_halves
+#define ADD add_one
+#include "bfloat16_tiles.h"
+
+static inline __attribute__((always_inline)) vf from_floats(const float *w, int v, int part) {
+    return rvm_load(w + part * RVM_BLOCK + v * RVM_LANES);
+}
+
+#define METHOD(name) floats_##name
+#define TARGET
+#define ITEM float
+#define STORED float
+#define PARTS 2
+#define WEIGHT vf
+#define WEIGHT_AT from_floats
+#define ADD add_one
+#include "bfloat16_tiles.h"
+
+#define UNPACK(name, from)                                                                         \
+    static void name(const uint16_t *w, int64_t pairs, float *to) {                                \
+        for (; pairs; pairs--, w += 2 * RVM_BLOCK, to += 2 * RVM_BLOCK)                            \
+            for (int v = 0; v < RVM_LINE_VECTORS; v++) {                                           \
+                rvm_store(to + v * RVM_LANES, from(w, v, 0));                                      \
+                rvm_store(to + RVM_BLOCK + v * RVM_LANES, from(w, v, 1));                          \
+            }                                                                                      \
+    }
+UNPACK(unpack, from_pairs)
+UNPACK(unpack_halves, from_halves)
 
 static void copy_row(const float *x, int64_t terms, void *lines, int64_t step) {
     float *to = lines;
@@ -108,11 +176,16 @@ static void copy_pixels(const float *a, const float *b, int64_t step, int64_t pi
 
 static const Method widened = {
     .rows = RVM_TILE_PIXELS, .blocks = RVM_TILE_BLOCKS, .item = 4, .speed = 1, .run = widened_run, .end = end_nothing,
-    .copy_row = copy_row, .copy_pixels = copy_pixels};
+    .copy_row = copy_row, .copy_pixels = copy_pixels, .unpack = unpack, .run_unpacked = floats_run};
+
+static const Method halves = {
+    .rows = RVM_TILE_PIXELS, .blocks = RVM_TILE_BLOCKS, .item = 4, .speed = 1, .run = halves_run, .end = end_nothing,
+    .copy_row = copy_row, .copy_pixels = copy_pixels, .unpack = unpack_halves, .run_unpacked = floats_run};
 
 /* Few rows, in place: `rows` rows of `terms` elements, and `blocks` blocks. */
-static inline __attribute__((always_inline)) void few(const float *x, int rows, int blocks, int64_t terms,
-                                                      const uint16_t *w, int64_t weight_block, float *sums) {
+static inline __attribute__((always_inline)) void few(const float *x, int rows, int blocks, int are_halves,
+                                                      int64_t terms, const uint16_t *w, int64_t weight_block,
+                                                      float *sums) {
     const int nv = RVM_LINE_VECTORS;
     vf sum[FEW_ROWS][FEW_ROWS_BLOCKS * RVM_LINE_VECTORS];
 #pragma GCC unroll 4
@@ -122,13 +195,13 @@ static inline __attribute__((always_inline)) void few(const float *x, int rows, 
 #define PAIR(is_whole)                                                                                  \
     _Pragma("GCC unroll 4") for (int b = 0; b < blocks; b++)                                            \
         _Pragma("GCC unroll 4") for (int v = 0; v < nv; v++) {                                          \
-            vi pairs;                                                                                   \
-            memcpy(&pairs, w + b * weight_block + v * RVM_LANES * 2, sizeof pairs);                     \
-            Two two = both_of(pairs);                                                                   \
+            const uint16_t *at = w + b * weight_block;                                                  \
+            vf first = are_halves ? from_halves(at, v, 0) : from_pairs(at, v, 0);                       \
+            vf second = are_halves ? from_halves(at, v, 1) : from_pairs(at, v, 1);                      \
             _Pragma("GCC unroll 4") for (int r = 0; r < rows; r++) {                                    \
                 vf *to = &sum[r][b * nv + v];                                                           \
-                *to = rvm_fma(rvm_all(x[r * terms + k]), two.first, *to);                               \
-                if (is_whole) *to = rvm_fma(rvm_all(x[r * terms + k + 1]), two.second, *to);            \
+                *to = rvm_fma(rvm_all(x[r * terms + k]), first, *to);                               \
+                if (is_whole) *to = rvm_fma(rvm_all(x[r * terms + k + 1]), second, *to);            \
             }                                                                                           \
         }
     int64_t k = 0;
@@ -146,18 +219,19 @@ static inline __attribute__((always_inline)) void few(const float *x, int rows, 
 
 typedef void (*FewCall)(const float *x, int64_t terms, const uint16_t *w, int64_t weight_block, float *sums);
 
-#define FEW_OF(rows, blocks)                                                                                  \
-    static void few_##blocks##_##rows(const float *x, int64_t terms, const uint16_t *w, int64_t weight_block, \
-                                      float *sums) {                                                          \
-        few(x, rows, blocks, terms, w, weight_block, sums);                                                   \
+#define FEW_OF(name, are_halves, rows, blocks)                                                                 \
+    static void name##_##blocks##_##rows(const float *x, int64_t terms, const uint16_t *w, int64_t weight_block, \
+                                         float *sums) {                                                        \
+        few(x, rows, blocks, are_halves, terms, w, weight_block, sums);                                        \
     }
-FEW_OF(1, 1)
-FEW_OF(2, 1)
-FEW_OF(3, 1)
-FEW_OF(1, 4)
-FEW_OF(2, 4)
-FEW_OF(3, 4)
-static const FewCall of_few[2][FEW_ROWS] = {{few_1_1, few_1_2, few_1_3}, {few_4_1, few_4_2, few_4_3}};
+#define EACH_FEW(name, are_halves)                                                                             \
+    FEW_OF(name, are_halves, 1, 1) FEW_OF(name, are_halves, 2, 1) FEW_OF(name, are_halves, 3, 1)               \
+    FEW_OF(name, are_halves, 1, 4) FEW_OF(name, are_halves, 2, 4) FEW_OF(name, are_halves, 3, 4)
+EACH_FEW(few, 0)
+EACH_FEW(few_halves, 1)
+static const FewCall of_few[2][2][FEW_ROWS] = {
+    {{few_1_1, few_1_2, few_1_3}, {few_4_1, few_4_2, few_4_3}},
+    {{few_halves_1_1, few_halves_1_2, few_halves_1_3}, {few_halves_4_1, few_halves_4_2, few_halves_4_3}}};
 
 /* ---- AVX512_BF16 --------------------------------------------------------------------------------- */
 #if defined(__AVX512F__)
@@ -173,8 +247,10 @@ static inline DOT __attribute__((always_inline)) vf add_pairs(vf sum, const uint
 #define METHOD(name) dot_##name
 #define TARGET DOT
 #define ITEM uint16_t
+#define STORED uint16_t
+#define PARTS 1
 #define WEIGHT __m512bh
-#define WIDEN(pairs) ((__m512bh)(pairs))
+#define WEIGHT_AT(w, v, part) ((__m512bh)pairs_at(w, v))
 #define ADD add_pairs
 #include "bfloat16_tiles.h"
 
@@ -353,14 +429,18 @@ typedef struct {
     int64_t lines, blocks; /* of a row, and of columns */
     int64_t function;      /* RVM_NO_INT for none */
     int rounds;            /* whether x may be rounded */
+    int are_halves;        /* weights in float16 */
 } Linear;
 
-/* x[..., terms], weight[blocks, lines, 16, 16, 2], bias[blocks * 16], residual and out[..., columns] */
-static int get_linear(const RvmKernelCall *call, Linear *l) {
+/* x[..., terms], weight[blocks, lines, 16, 16, 2], or of float16 [blocks, lines, 16, 2, 16], bias[blocks * 16],
+ * residual and out[..., columns] */
+static int get_linear(const RvmKernelCall *call, int dtype, Linear *l) {
     const RvmBuffer *x = call->buffers, *weight = x + 1, *bias = x + 2, *residual = x + 3, *out = x + 4;
+    l->are_halves = dtype == RVM_DTYPE_F16;
     if (x->ndim < 1 || out->ndim != x->ndim || !is_of(x, x->ndim, RVM_DTYPE_F32) ||
-        !is_of(out, out->ndim, RVM_DTYPE_F32) || !is_of(weight, 5, RVM_DTYPE_U16) || weight->dims[2] != RVM_BLOCK ||
-        weight->dims[3] != RVM_BLOCK || weight->dims[4] != 2 || !rvm_is_input(x, out) || !rvm_no_overlap(weight, out))
+        !is_of(out, out->ndim, RVM_DTYPE_F32) || !is_of(weight, 5, dtype) || weight->dims[2] != RVM_BLOCK ||
+        weight->dims[3] != (l->are_halves ? 2 : RVM_BLOCK) ||
+        weight->dims[4] != (l->are_halves ? RVM_BLOCK : 2) || !rvm_is_input(x, out) || !rvm_no_overlap(weight, out))
         return 0;
     l->terms = x->dims[x->ndim - 1];
     l->columns = out->dims[out->ndim - 1];
@@ -387,7 +467,7 @@ static int get_linear(const RvmKernelCall *call, Linear *l) {
     l->residual = (const float *)residual->data;
     l->out = (float *)out->data;
     l->function = ((const LinearParams *)call->params)->function;
-    l->rounds = ((const LinearParams *)call->params)->rounds != 0;
+    l->rounds = !l->are_halves && ((const LinearParams *)call->params)->rounds;
     return 1;
 }
 
@@ -440,8 +520,12 @@ typedef struct {
     int64_t plane;       /* lines of a plane, which has the same 32 elements of all rows */
     int64_t first, last; /* rows that are in lines */
     Evenly tiles;        /* of them */
+    char *unpacked;      /* weights of a tile, for each thread */
     RvmGrid grid;
 } Product;
+
+/* Bytes of the weights of a tile in float32. */
+static int64_t unpacked_bytes(const Linear *l) { return l->lines * LINE_WEIGHTS * RVM_TILE_BLOCKS * 4; }
 
 static int64_t product_time(const Linear *l, const Method *m, int64_t rows) {
     return rvm_time_for(rows * l->terms * l->columns / m->speed, (2 * l->terms + 4 * rows) * l->columns);
@@ -458,7 +542,7 @@ static int run_few(const RvmKernelCall *call, void *work, int64_t piece, int thr
         for (int64_t b = i * FEW_ROWS_BLOCKS; b < end;) {
             float sums[FEW_ROWS * FEW_ROWS_BLOCKS * RVM_BLOCK];
             int is_wide = end - b == FEW_ROWS_BLOCKS, some = is_wide ? FEW_ROWS_BLOCKS : 1;
-            of_few[is_wide][l->rows - 1](l->x, l->terms, l->weight + b * step, step, sums);
+            of_few[l->are_halves][is_wide][l->rows - 1](l->x, l->terms, l->weight + b * step, step, sums);
             finish_rows(l, sums, 0, (int)l->rows, b, some);
             if (rvm_must_stop(call, l->rows * some * RVM_BLOCK * (l->terms + 64))) return RVM_FAILED;
             b += some;
@@ -495,16 +579,21 @@ static int multiply_some(const RvmKernelCall *call, void *work, int64_t piece, i
     RvmPart part = rvm_part(&p->grid, piece);
     int configured = 0, status = RVM_OK;
     Lines lines = {.x = p->lines, .terms = p->terms, .count = l->lines, .weight_block = l->lines * LINE_WEIGHTS};
-    (void)thread;
+    int is_unpacked = m->unpack && part.inner_end - part.inner >= FEWEST_UNPACKED;
+    float *unpacked = (float *)(p->unpacked + thread * unpacked_bytes(l));
     for (int64_t i = part.outer; i < part.outer_end && status == RVM_OK; i++) {
         int64_t b = i * m->blocks;
         int some = l->blocks - b < m->blocks ? (int)(l->blocks - b) : m->blocks;
         lines.weight = l->weight + b * lines.weight_block;
+        if (is_unpacked) {
+            m->unpack(l->weight + b * lines.weight_block, some * l->lines * LINE_TERMS / 2, unpacked);
+            lines.weight = unpacked;
+        }
         for (int64_t t = part.inner; t < part.inner_end && status == RVM_OK; t++) {
             __attribute__((aligned(64))) float sums[MOST_TILE_ROWS * MOST_TILE_BLOCKS * RVM_BLOCK];
             int64_t from = part_at(&p->tiles, t);
             int rows = (int)(part_at(&p->tiles, t + 1) - from);
-            m->run(&lines, from, rows, some, sums, &configured);
+            (is_unpacked ? m->run_unpacked : m->run)(&lines, from, rows, some, sums, &configured);
             finish_rows(l, sums, p->first + from, rows, b, some);
             if (stops(call, rows * some * RVM_BLOCK * (l->terms + 64), m, &configured)) status = RVM_FAILED;
         }
@@ -513,16 +602,21 @@ static int multiply_some(const RvmKernelCall *call, void *work, int64_t piece, i
     return status;
 }
 
-static int64_t linear_workspace(const RvmKernelCall *call) {
+static int64_t workspace_of(const RvmKernelCall *call, int dtype) {
     Linear l;
-    if (!get_linear(call, &l)) return -1;
+    if (!get_linear(call, dtype, &l)) return -1;
     if (l.rows <= FEW_ROWS) return 0;
-    return rvm_aligned(l.lines * 8) + l.lines * plane_of(rows_at_once(&l)) * LINE_TERMS * 4 + 2 * RVM_ALIGNMENT;
+    return rvm_aligned(l.lines * 8) + call->threads * unpacked_bytes(&l) +
+           l.lines * plane_of(rows_at_once(&l)) * LINE_TERMS * 4 + 2 * RVM_ALIGNMENT;
 }
+
+static int64_t linear_workspace(const RvmKernelCall *call) { return workspace_of(call, RVM_DTYPE_U16); }
+static int64_t halves_workspace(const RvmKernelCall *call) { return workspace_of(call, RVM_DTYPE_F16); }
 
 static int linear_with(const RvmKernelCall *call, const Method *m) {
     Linear l;
-    if (!get_linear(call, &l) || (m->item == 2 && !l.rounds)) return RVM_ASK_REFERENCE;
+    if (!get_linear(call, m == &halves ? RVM_DTYPE_F16 : RVM_DTYPE_U16, &l) || (m->item == 2 && !l.rounds))
+        return RVM_ASK_REFERENCE;
     Product p = {.l = &l, .method = m};
     if (l.rows <= FEW_ROWS) {
         p.grid = rvm_divide(call, product_time(&l, &widened, l.rows),
@@ -532,7 +626,8 @@ static int linear_with(const RvmKernelCall *call, const Method *m) {
     char *workspace = call->workspace;
     int64_t at_once = rows_at_once(&l);
     p.plane = plane_of(at_once);
-    p.terms = (int64_t *)rvm_take(&workspace, l.lines * 8);
+    p.terms = (int64_t *)rvm_take(&workspace, rvm_aligned(l.lines * 8));
+    p.unpacked = rvm_take(&workspace, call->threads * unpacked_bytes(&l));
     p.lines = rvm_take(&workspace, 0);
     for (int64_t i = 0; i < l.lines; i++) p.terms[i] = i * p.plane * LINE_TERMS;
     for (; p.first < l.rows; p.first = p.last) {
@@ -744,6 +839,7 @@ static int widened_linear(const RvmKernelCall *call) {
     int rounds = ((const LinearParams *)call->params)->rounds != 0;
     return rounds && prefers_dot() ? RVM_ASK_REFERENCE : linear_with(call, &widened);
 }
+static int halves_linear(const RvmKernelCall *call) { return linear_with(call, &halves); }
 static int widened_conv2d(const RvmKernelCall *call) {
     return prefers_dot() ? RVM_ASK_REFERENCE : convolve_with(call, &widened);
 }
@@ -759,6 +855,15 @@ static const RvmArgument linear_arguments[] = {
     RVM_BUFFER(TENSOR_OR_NONE),
     RVM_FIELD_OF(rvm_functions, CHOICE_OR_NONE, LinearParams, function),
     RVM_FIELD(FLAG, LinearParams, rounds),
+    RVM_BUFFER(OUT),
+};
+
+static const RvmArgument halves_arguments[] = {
+    RVM_BUFFER(TENSOR),
+    RVM_BUFFER(TENSOR),
+    RVM_BUFFER(TENSOR_OR_NONE),
+    RVM_BUFFER(TENSOR_OR_NONE),
+    RVM_FIELD_OF(rvm_functions, CHOICE_OR_NONE, LinearParams, function),
     RVM_BUFFER(OUT),
 };
 
@@ -782,5 +887,8 @@ const RvmImplementation RVM_NAME(rvm_bfloat16)[] = {
     LINEAR(dot_linear),
     CONVOLUTION(dot_conv2d),
 #endif
+    {.name = "bfloat16.halves_linear", .kernel = "nn.linear_float16", .run = halves_linear,
+     .workspace = halves_workspace, RVM_ARGUMENTS(halves_arguments), .dtypes = RVM_DTYPE_BIT(RVM_DTYPE_F32),
+     .most_bytes = RVM_ANY_RESULT, .is_unlocked = 1, .ulp = RVM_SUM_ULP},
     {.name = NULL},
 };

@@ -1,20 +1,22 @@
-/* Tiles of products with weights in bfloat16, for one way to multiply: bfloat16.c includes this file once for each.
+/* Tiles of products with weights of 16 bits, for one way to multiply: bfloat16.c includes this file once for each.
  *
  * Before it is included, these are defined:
  *
  *   METHOD(name)   the name of a function of this method
  *   TARGET         an attribute of its functions: instructions beyond those of the set
  *   ITEM           the type of an element of a line
- *   WEIGHT         the type of what ADD takes of 16 pairs of weights
- *   WIDEN(w)       a WEIGHT of a vector of pairs
- *   ADD(s, x, w)   s plus, in each lane, the products of two elements at x and a pair of weights
+ *   STORED         the type of an element of the weights
+ *   PARTS          1 if pairs of weights are multiplied at once, 2 if one after the other
+ *   WEIGHT         the type of what ADD takes: weights of a vector of outputs
+ *   WEIGHT_AT(w, v, part)  those of vector v of the 16 pairs at w, or of the first or second ones
+ *   ADD(s, x, w)   s plus, in each lane, the products of weights and the one or two elements at x
  */
 
 /* sums[block][row][16] of `rows` rows from one on, and `blocks` blocks of outputs. */
 static inline __attribute__((always_inline)) TARGET void METHOD(tile)(const Lines *l, int64_t first, int rows,
                                                                       int blocks, float *sums) {
     const int nv = RVM_LINE_VECTORS;
-    const uint16_t *w = l->weight;
+    const STORED *w = (const STORED *)l->weight;
     const ITEM *x = (const ITEM *)l->x + first * LINE_TERMS;
     vf sum[RVM_TILE_PIXELS][RVM_TILE_BLOCKS * RVM_LINE_VECTORS];
 #pragma GCC unroll 16
@@ -25,20 +27,19 @@ static inline __attribute__((always_inline)) TARGET void METHOD(tile)(const Line
         const ITEM *line = x + l->terms[t];
 #pragma GCC unroll 2
         for (int pair = 0; pair < LINE_TERMS; pair += 2) {
-            WEIGHT weight[RVM_TILE_BLOCKS * RVM_LINE_VECTORS];
 #pragma GCC unroll 2
-            for (int b = 0; b < blocks; b++)
+            for (int part = 0; part < PARTS; part++) {
+                WEIGHT weight[RVM_TILE_BLOCKS * RVM_LINE_VECTORS];
+#pragma GCC unroll 2
+                for (int b = 0; b < blocks; b++)
 #pragma GCC unroll 4
-                for (int v = 0; v < nv; v++) {
-                    vi pairs;
-                    memcpy(&pairs, w + b * l->weight_block + v * RVM_LANES * 2, sizeof pairs);
-                    weight[b * nv + v] = WIDEN(pairs);
-                }
+                    for (int v = 0; v < nv; v++) weight[b * nv + v] = WEIGHT_AT(w + b * l->weight_block, v, part);
 #pragma GCC unroll 16
-            for (int r = 0; r < rows; r++)
+                for (int r = 0; r < rows; r++)
 #pragma GCC unroll 8
-                for (int v = 0; v < blocks * nv; v++)
-                    sum[r][v] = ADD(sum[r][v], line + r * LINE_TERMS + pair, weight[v]);
+                    for (int v = 0; v < blocks * nv; v++)
+                        sum[r][v] = ADD(sum[r][v], line + r * LINE_TERMS + pair + part, weight[v]);
+            }
             w += 2 * RVM_BLOCK;
         }
     }
@@ -80,8 +81,10 @@ static TARGET void METHOD(run)(const Lines *l, int64_t first, int rows, int bloc
 #undef METHOD
 #undef TARGET
 #undef ITEM
+#undef STORED
+#undef PARTS
 #undef WEIGHT
-#undef WIDEN
+#undef WEIGHT_AT
 #undef ADD
 #undef ONE
 #undef ALL
