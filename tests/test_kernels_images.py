@@ -381,3 +381,34 @@ def test_pools_refuse() -> None:
         error=ValueError,
         message="count_include_pad: expected a bool",
     )
+
+
+def test_regions_do_not_see_what_is_elsewhere() -> None:
+    """An infinity or NaN in an image is in the regions that have it alone."""
+    x = np.arange(2 * 6 * 5, dtype=np.float32).reshape(1, 2, 6, 5)
+    rois = np.array([[0, 0, 0, 1.5, 1.5], [0, 2, 3, 4, 5]], np.float32)
+    for mode in ("avg", "max"):
+        settings = [(2, 2), 1.0, 2, 0, 0.0, mode, 0]
+        clean, odd = np.empty((2, 2, 2, 2, 2), np.float32)
+        run("vision.roi_align", x, rois, *settings, clean)
+        other = x.copy()
+        other[0, :, 4, 3] = np.nan
+        other[0, 0, 5, 0] = np.inf
+        run("vision.roi_align", other, rois, *settings, odd)
+        np.testing.assert_allclose(odd[0], clean[0], rtol=1e-6)
+        assert np.isnan(odd[1]).any()
+    far = np.array([[0, 50, 50, 60, 60]], np.float32)
+    out = np.empty((1, 2, 2, 2), np.float32)
+    run("vision.roi_align", np.full_like(x, np.inf), far, (2, 2), 1.0, 2, 0, 0.0, "avg", 0, out)
+    assert not out.any()
+
+
+def test_a_cubic_curve_takes_its_neighbours_from_the_border_one_by_one() -> None:
+    x = np.array([[[[1, 5, 2, 4]]]], np.float32)
+    out = np.empty((1, 1, 1, 2), np.float32)
+    # The coordinates of places 4 and -0.5.
+    grid = np.array([[[[1.25, 0], [-1, 0]]]], np.float32)
+    run("image.grid_sample", x, grid, "bicubic", "border", 0, 0, 0, out)
+    curve = [0.5 ** 3 * 1.25 - 0.5 ** 2 * 2.25 + 1]  # the weight of the two inner neighbours
+    inner, outer = curve[0], (1 - 2 * curve[0]) / 2
+    np.testing.assert_allclose(out[0, 0, 0], [4, 1 * (outer + 2 * inner) + 5 * outer], rtol=1e-6)

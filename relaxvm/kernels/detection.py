@@ -53,8 +53,12 @@ def roi_align(
     images, rois = copy_if_overlapping(images, out), copy_if_overlapping(rois, out)
     dtype = working_dtype(native(x.dtype))
     assert dtype is not None  # they are floats, as the kinds have checked
+    are_finite: dict[int, bool] = {}
     for roi, result in zip(rois.astype(np.float64), written, strict=True):
-        image = images[_image_of(roi, len(images))]
+        place = _image_of(roi, len(images))
+        image = images[place]
+        if place not in are_finite:
+            are_finite[place] = bool(np.isfinite(image).all())
         left, top, right, bottom = roi[1:] * spatial_scale - offset
         found = []
         for start, end, parts, length in (
@@ -69,6 +73,10 @@ def roi_align(
             continue
         if mode == "max_of_terms":
             sampled = _greatest_term(image, down, across, dtype)
+        elif not are_finite[place]:
+            sampled = _means(image, down, across, dtype)
+            if mode == "avg":
+                sampled = _in_parts(sampled, pooled_size, down, across).mean((2, 4))
         else:
             rows, columns = _matrix(down, image.shape[1]), _matrix(across, image.shape[2])
             if mode == "avg":
@@ -79,8 +87,7 @@ def roi_align(
             sampled = np.empty((len(image), len(rows), len(columns)), dtype)
             multiply(part, np.ascontiguousarray(columns.T, dtype), sampled)
         if mode != "avg":
-            split = (len(image), pooled_size[0], down.per_part, pooled_size[1], across.per_part)
-            sampled = sampled.reshape(split).max((2, 4))
+            sampled = _in_parts(sampled, pooled_size, down, across).max((2, 4))
         copy_pieces(result, sampled)
         check_time()
 
@@ -149,6 +156,29 @@ def _matrix(samples: Samples, length: int) -> Rows:
         weights[rows, samples.low] += samples.low_weight
         weights[rows, samples.high] += samples.high_weight
     return weights
+
+
+def _in_parts(
+    sampled: NDArray[Any], pooled_size: Dims, down: Samples, across: Samples
+) -> NDArray[Any]:
+    """The samples of each part of a region: axes 2 and 4 are those of a part."""
+    height, width = pooled_size
+    return sampled.reshape(len(sampled), height, down.per_part, width, across.per_part)
+
+
+def _means(
+    image: NDArray[Any], down: Samples, across: Samples, dtype: np.dtype[Any]
+) -> NDArray[Any]:
+    """The means of the four neighbours of each sample.  An element without weight does not count:
+    it may be infinite, or not a number, which products of matrices would add up."""
+    found = np.zeros((len(image), len(down.low), len(across.low)), dtype)
+    for i, weight in ((down.low, down.low_weight), (down.high, down.high_weight)):
+        for j, factor in ((across.low, across.low_weight), (across.high, across.high_weight)):
+            weights = np.outer(weight, factor).astype(dtype)
+            part = image[:, i[:, None], j].astype(dtype, copy=False)
+            np.multiply(part, weights, out=part, where=weights != 0)
+            np.add(found, part, out=found, where=weights != 0)
+    return found
 
 
 def _greatest_term(

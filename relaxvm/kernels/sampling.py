@@ -44,7 +44,7 @@ def grid_sample(
     floats, along width, height and so on; -1 and 1 are the outermost elements if align_corners, the
     outer edges of these otherwise.  method: the "nearest" element, or the mean of two or four
     neighbours along each axis.  padding_mode: elements outside are "zeros", the outermost ones
-    ("border"), or the mirror image."""
+    ("border"), or the mirror image, for each of the neighbours."""
     if channels_last:
         x = np.moveaxis(x, -1, 1) if x.ndim > 2 else x
     grid = np.moveaxis(grid, 1, -1) if coordinates_first and grid.ndim > 1 else grid
@@ -119,7 +119,7 @@ def _taps(
     low, high = (0.0, length - 1.0) if align_corners else (-0.5, length - 0.5)
     if method == "nearest":
         places = np.rint(places)
-    if padding == "border":
+    if padding == "border" and method != "bicubic":  # whose neighbours are clipped one by one
         places = np.clip(places, 0, length - 1)
     elif padding == "reflection":
         places = np.where((places < low) | (places > high), _mirrored(places, low, high), places)

@@ -36,7 +36,7 @@ def sampled(
             low, high = (0, length - 1) if align_corners else (-0.5, length - 0.5)
             if method == "nearest":
                 p = np.rint(p)
-            if padding_mode == "border":
+            if padding_mode == "border" and method != "bicubic":
                 p = min(max(p, 0), length - 1)
             elif padding_mode == "reflection":
                 p = mirrored(p, low, high)

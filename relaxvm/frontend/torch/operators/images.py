@@ -16,13 +16,11 @@ from ..forms import (
     dtype_of,
     each_of,
     is_float,
-    known,
     length,
     number,
     per_axis,
     rank_of,
     reshaped,
-    sliced,
 )
 from ..registry import aten
 from .neural import padded
@@ -183,47 +181,11 @@ def grid_sampler(
     align_corners: bool,
 ) -> Tensor:  # fmt: skip
     """The kernel of R.image.grid_sample; the coordinates of the grid are last."""
-    dims, image = [*dims_of(input)[:2], *dims_of(grid)[1:-1]], input
-    if (_METHODS[interpolation_mode], _PADDING[padding_mode]) == ("bicubic", "border"):
-        image, grid = _with_border(c, image, grid, align_corners)
-        padding_mode, align_corners = 0, True
+    dims = [*dims_of(input)[:2], *dims_of(grid)[1:-1]]
     settings = [_METHODS[interpolation_mode], _PADDING[padding_mode], bool(align_corners), 0, 0]
     dtype = dtype_of(input)
-    return c.run("image.grid_sample", [c.expr(image), c.expr(grid), *settings],
+    return c.run("image.grid_sample", [c.expr(input), c.expr(grid), *settings],
                  TensorType(dims, dtype), dtype)  # fmt: skip
-
-
-_BORDER: Final = 4
-
-
-def _with_border(
-    c: Emitter, x: Tensor, grid: Tensor, align_corners: bool
-) -> tuple[Tensor, Tensor]:
-    """An image with repeated borders, and the grid of the same places in it, corners aligned.
-
-    torch repeats the borders for each of the 4 pixels of a cubic curve: places that are further out
-    than they reach are all the same.
-    """
-    sizes = dims_of(x)[2:][::-1]  # of the coordinates of the grid
-    last = rank_of(grid) - 1
-    dtype = dtype_of(grid)
-    parts = []
-    for i, size in enumerate(sizes):
-        known_size = known(size, "grid_sampler: an image with the padding border, bicubic")
-        at = sliced(c, grid, last, i, i + 1)
-        one = number(c, 1, dtype)
-        half = number(c, 0.5, dtype)
-        at = c.op("multiply", c.op("add", at, one), half)  # from 0 to 1
-        if align_corners:
-            at = c.op("multiply", at, number(c, known_size - 1, dtype))
-        else:
-            at = c.op("subtract", c.op("multiply", at, number(c, known_size, dtype)), half)
-        at = c.op("clip", at, 2 - _BORDER, known_size + _BORDER - 3)
-        at = c.op("add", at, number(c, _BORDER, dtype))
-        scale = 2 / (known_size + 2 * _BORDER - 1)
-        parts.append(c.op("subtract", c.op("multiply", at, number(c, scale, dtype)), one))
-    padded_image = padded(c, x, [_BORDER] * (2 * len(sizes)), "replicate")
-    return padded_image, c.op("concat", [c.expr(each) for each in parts], last)
 
 
 @aten("affine_grid_generator")
