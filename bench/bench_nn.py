@@ -102,6 +102,14 @@ def functions() -> Iterator[Case]:
             yield Case(f"{operator.lower()} {size}", operator, shape)
 
 
+def elementwise() -> Iterator[Case]:
+    for operator in ("Add", "Mul", "Max"):
+        for shape, other in (((1, 4096), (4096,)), ((1, 64, 56, 56), (64, 1, 1)),
+                             ((1, 64, 112, 112), (1, 64, 112, 112))):  # fmt: skip
+            size = "x".join(map(str, shape))
+            yield Case(f"{operator.lower()} {size}", operator, shape, (other,))
+
+
 def rows() -> Iterator[Case]:
     for shape in ((128, 128), (128, 768), (1536, 128)):
         size = "x".join(map(str, shape))
@@ -123,6 +131,7 @@ FAMILIES: Final[dict[str, Callable[[], Iterator[Case]]]] = {
     "depthwise": depthwise,
     "products": products,
     "functions": functions,
+    "elementwise": elementwise,
     "rows": rows,
     "pools": pools,
 }

@@ -197,12 +197,6 @@ static inline vf square_root(vf x) {
 #endif
 }
 
-/* The lesser one of two; NaN if either is NaN. */
-static inline vf lesser(vf a, vf b) {
-    vi first = (a < b) | (a != a);
-    return (vf)(((vi)a & first) | ((vi)b & ~first));
-}
-
 #define SIGN ((vi)rvm_all(-0.0f))
 
 #define EACH_VECTOR(value) \
@@ -246,7 +240,7 @@ static void run_step(int name, const Value *from, float *to, int64_t count, cons
         STEP_OF_2(MULTIPLY, x *y)
         STEP_OF_2(DIVIDE, x / y)
         STEP_OF_2(MAXIMUM, rvm_greater(x, y))
-        STEP_OF_2(MINIMUM, lesser(x, y))
+        STEP_OF_2(MINIMUM, rvm_lesser(x, y))
         STEP_OF_2(EQUAL, truth(x == y))
         STEP_OF_2(NOT_EQUAL, truth(x != y))
         STEP_OF_2(LESS, truth(x < y))

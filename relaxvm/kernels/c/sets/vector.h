@@ -98,10 +98,32 @@ static inline vf rvm_at_most(vf bound, vf x) {
 #endif
 }
 
-/* The greater one of two; NaN if either is NaN. */
+/* The greater and the lesser one of two, the second of equal ones; NaN if either is NaN.  The instructions
+ * take the second one where either is NaN. */
 static inline vf rvm_greater(vf a, vf b) {
+#if defined(__AVX512F__)
+    __mmask16 first = _mm512_cmp_ps_mask((__m512)a, (__m512)a, _CMP_UNORD_Q);
+    return (vf)_mm512_mask_mov_ps(_mm512_max_ps((__m512)a, (__m512)b), first, (__m512)a);
+#elif defined(__AVX2__)
+    __m256 first = _mm256_cmp_ps((__m256)a, (__m256)a, _CMP_UNORD_Q);
+    return (vf)_mm256_blendv_ps(_mm256_max_ps((__m256)a, (__m256)b), (__m256)a, first);
+#else
     vi first = (a > b) | (a != a);
     return (vf)(((vi)a & first) | ((vi)b & ~first));
+#endif
+}
+
+static inline vf rvm_lesser(vf a, vf b) {
+#if defined(__AVX512F__)
+    __mmask16 first = _mm512_cmp_ps_mask((__m512)a, (__m512)a, _CMP_UNORD_Q);
+    return (vf)_mm512_mask_mov_ps(_mm512_min_ps((__m512)a, (__m512)b), first, (__m512)a);
+#elif defined(__AVX2__)
+    __m256 first = _mm256_cmp_ps((__m256)a, (__m256)a, _CMP_UNORD_Q);
+    return (vf)_mm256_blendv_ps(_mm256_min_ps((__m256)a, (__m256)b), (__m256)a, first);
+#else
+    vi first = (a < b) | (a != a);
+    return (vf)(((vi)a & first) | ((vi)b & ~first));
+#endif
 }
 
 /* x * 2^n, rounded once, for integers n from -252 to 254. */
