@@ -174,6 +174,16 @@ MODELS: dict[str, tuple[Any, np.ndarray, list[str]]] = {
         rng.standard_normal((5, 256)).astype(np.float32),
         ["quantization_range", "quantize_bytes", "nn.integer_linear_blocks"],
     ),
+    "dynamic matmul of one output": (
+        model(
+            [node("DynamicQuantizeLinear", "x", "q s z"), node("MatMulInteger", "q w z wz", "i"),
+             *DYNAMIC],
+            {"w": drawn(np.uint8, 256, 1), "wz": number(120, np.uint8), "ws": number(0.01),
+             "b": rng.standard_normal(1).astype(np.float32)}, ["n", 256],
+        ),
+        rng.standard_normal((5, 256)).astype(np.float32),
+        ["quantization_range", "quantize_bytes", "nn.integer_linear_blocks"],
+    ),
     "dynamic convolution": (
         model(
             [node("DynamicQuantizeLinear", "x", "q s z"),

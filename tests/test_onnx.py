@@ -402,6 +402,26 @@ def test_slices_of_everything_are_left_out(rows: Any, end: int) -> None:
     np.testing.assert_array_equal(run(model, x), x[:end])
 
 
+@pytest.mark.parametrize("less", [0, 1])
+def test_slices_from_the_end_of_as_many_elements_as_there_are(less: int) -> None:
+    """As models with relative positions take the last rows of a table, of which all are wanted."""
+    nodes = [
+        node("Shape", "x", "s"), node("Gather", "s axis", "n", axis=0), node("Sub", "n less", "k"),
+        node("Neg", "k", "first"), node("Slice", "x first last axis", "y"),
+    ]  # fmt: skip
+    constants = {"axis": np.array([1]), "less": np.array([less]), "last": np.array([2**62])}
+    model = model_of(nodes, {"x": (FLOAT, [2, "n", 3])}, ["y"], constants)
+    calls = {call.op.name for call in _calls(from_onnx(model)) if hasattr(call.op, "name")}
+    assert ("relax.strided_slice" not in calls) == (not less)
+    assert "relax.negative" not in calls
+    for length in (0, 1, 2, 5):
+        x = np.random.default_rng(0).normal(size=(2, length, 3)).astype("f4")
+        k = length - less
+        if k < 0:
+            continue  # from the front
+        np.testing.assert_array_equal(run(model, x), x[:, length - k :] if k else x)
+
+
 def test_operators_of_known_numbers_are_evaluated() -> None:
     """Also by operators that have no rule for symbolic dimensions."""
     nodes = [

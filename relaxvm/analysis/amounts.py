@@ -15,6 +15,11 @@ _MOST_PEAKS = 8
 _MOST_COMPARED = 32
 """How many are compared with each other to find these."""
 
+_MOST_ASKED = 20_000
+"""How many polynomials the comparisons of one program may search bounds for, some seconds: of a
+program with hundreds of lengths that only the run knows the rest is compared by the bounds of these
+alone, which proves less."""
+
 _CONSTANT = {()}
 
 
@@ -38,6 +43,7 @@ class Amounts:
     def __init__(self, analyzer: Analyzer) -> None:
         self.analyzer = analyzer
         self._known: dict[Any, bool] = {}
+        self._asked_before = analyzer.asked
 
     def at_most(self, p: Polynomial, q: Polynomial) -> bool:
         """Check whether p <= q is provable."""
@@ -49,7 +55,9 @@ class Amounts:
         key = tuple(sorted(difference.items()))
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = self.analyzer.bounds_of(difference)[0] >= 0
+            is_quick = self.analyzer.asked - self._asked_before >= _MOST_ASKED
+            bounds = self.analyzer.quick_bounds_of if is_quick else self.analyzer.bounds_of
+            known = self._known[key] = bounds(difference)[0] >= 0
         return known
 
     def greatest(self, amounts: Iterable[Polynomial]) -> list[Polynomial]:

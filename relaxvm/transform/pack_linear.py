@@ -54,6 +54,9 @@ operators, where numpy's are as fast."""
 _LEAST_WORK: Final = 1 << 12
 """A product of fewer multiplications for a row stays as it is: nothing is to be gained."""
 
+_LEAST_WORK_OF_BYTES: Final = 1 << 8
+"""The same for products of bytes, where conversion of the bytes to floats is saved, too."""
+
 
 _LEAST_HALVED: Final = 1 << 14
 """A matrix of so many numbers is kept in 16 bits, if they are the same there."""
@@ -185,7 +188,9 @@ class _Packer(ExprMutator):
         source, zero = found
         data = weight.data.T if is_transposed else weight.data
         last = source.ty.dims[-1] if source.ty.dims else None
-        if not isinstance(last, IntImm) or last.value != len(data) or data.size < _LEAST_WORK:
+        if not isinstance(last, IntImm) or last.value != len(data):
+            return None
+        if data.size < _LEAST_WORK_OF_BYTES:
             return None
         packed = packed_weight(data.T[:, :, None, None], zero, source.ty.dtype)
         if packed is None:

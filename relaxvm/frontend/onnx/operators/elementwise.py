@@ -237,8 +237,15 @@ _UNARY: Final = {
     "Sigmoid": "sigmoid", "Sign": "sign", "Sin": "sin", "Sinh": "sinh", "Sqrt": "sqrt",
     "Tan": "tan", "Tanh": "tanh",
 }  # fmt: skip
+
+
+def _negative(x: NDArray[Any]) -> Any:
+    """-x, of lengths of axes, too."""
+    return np.subtract(0, x) if x.dtype == object else np.negative(x)
+
+
 _FOLDED: Final[dict[str, Callable[..., Any]]] = {
-    "Abs": np.abs, "Ceil": np.ceil, "Floor": np.floor, "Neg": np.negative, "Not": np.logical_not,
+    "Abs": np.abs, "Ceil": np.ceil, "Floor": np.floor, "Neg": _negative, "Not": np.logical_not,
     "Sqrt": np.sqrt, "Round": np.rint,
 }  # fmt: skip
 
@@ -253,7 +260,9 @@ def _unary(name: str, target: str) -> None:
     convert.__doc__ = f"R.{target}."
     fold = _FOLDED.get(name)
     since = 1 if name in _SINCE_THE_FIRST else 6  # before version 6 others had `consumed_inputs`
-    onnx(name, since=since, fold=None if fold is None else _numbers_alone(fold))(convert)
+    if fold is not None and name != "Neg":
+        fold = _numbers_alone(fold)
+    onnx(name, since=since, fold=fold)(convert)
 
 
 for _name, _target in _UNARY.items():

@@ -363,9 +363,14 @@ def _takes_all(x: Value, axis: int, first: Any, last: Any, step: int) -> bool:
     """Whether a slice takes all elements along an axis: ends such as 2147483647 are beyond each
     length that a tensor with these other dimensions can have."""
     dims = x.dims
-    if dims is None or not -len(dims) <= axis < len(dims) or (first, step) != (0, 1):
+    if dims is None or not -len(dims) <= axis < len(dims) or step != 1:
         return False
     dim = dims[axis]
+    if isinstance(first, Expr):  # from the end: as many elements as there are
+        if not prove_equal(first + dim, 0):
+            return False
+    elif first != 0:
+        return False
     if not isinstance(last, int):
         return prove_equal(last, dim)
     if isinstance(dim, IntImm):
