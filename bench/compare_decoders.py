@@ -1,6 +1,7 @@
 """Decoders: tokens per second of relaxvm, torch and onnxruntime.
 
     python bench/compare_decoders.py [--python OTHER] [--tokens N] [--repeats N] [--shape NAME ...]
+                                      [--width N] [--precision bfloat16]
 
 Decoders of the shapes of GPT-2 and Llama at reduced size, with drawn weights, from
 ``examples/decoder/model.py``, are exported in two forms: a .pt2 file whose caches are buffers, and
@@ -9,9 +10,10 @@ that the VM keeps (``caches=``), without a copy per token.  Each side takes a pr
 and then one token at a time; the sides alternate, each in a process of its own with one thread, and
 the least processor time counts, which other work on the machine changes least.  `OTHER` is an
 interpreter with torch and onnxruntime; the caches of torch are buffers, too.  All sides have to
-choose the same tokens, the most likely ones.  Of relaxvm's sides there are also the kilobytes of
-the storages that the machine allocates for a token: a cache that is an input is copied into its
-output, one that the machine keeps is not.
+choose the same tokens, the most likely ones, unless `--precision` lets relaxvm compute in bfloat16:
+then the share of the tokens that are those of onnxruntime is printed.  Of relaxvm's sides there are
+also the kilobytes of the storages that the machine allocates for a token: a cache that is an input
+is copied into its output, one that the machine keeps is not.
 """
 
 from __future__ import annotations
@@ -43,14 +45,19 @@ def main() -> int:
     parser.add_argument("--shape", nargs="*", choices=SHAPES, default=list(SHAPES))
     parser.add_argument("--tokens", type=int, default=200)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--width", type=int, default=256)
+    parser.add_argument("--precision", default="default")
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    for shape in SHAPES.values():
+        shape["width"] = options.width
     if options.child:
         what, folder, name = options.child
         if what == "export":
             export(Path(folder), name, options.tokens)
         else:
-            print(json.dumps(measured(what, Path(folder), name, options.tokens)))
+            found = measured(what, Path(folder), name, options)
+            print(json.dumps(found))
         return 0
     print(clean.machine())
     print(
@@ -58,18 +65,23 @@ def main() -> int:
     )
     for name in options.shape:
         with tempfile.TemporaryDirectory() as folder:
-            child(options.python, "export", folder, name, options.tokens)
+            child(options.python, "export", folder, name, options)
             best: dict[str, float] = {}
             allocated: dict[str, float] = {}
-            texts = set()
+            texts: dict[str, list[int]] = {}
             for _ in range(options.repeats):
                 for side in SIDES:
                     python = sys.executable if side.startswith("relaxvm") else options.python
-                    found = json.loads(child(python, side, folder, name, options.tokens))
-                    texts.add(tuple(found["tokens"]))
+                    found = json.loads(child(python, side, folder, name, options))
+                    texts[side] = found["tokens"]
                     best[side] = max(best.get(side, 0), found["rate"])
                     allocated[side] = found["allocated"]
-            if len(texts) > 1:
+            wanted = texts["onnxruntime"]
+            if options.precision != "default":
+                for side, text in texts.items():
+                    same = sum(a == b for a, b in zip(text, wanted, strict=True)) / len(wanted)
+                    print(f"{name:10}{side:16}{same:12.1%} of the tokens")
+            elif any(text != wanted for text in texts.values()):
                 raise SystemExit(f"{name}: the sides have chosen different tokens")
         for side, rate in best.items():
             ratio = rate / best["onnxruntime"]
@@ -78,11 +90,14 @@ def main() -> int:
     return 0
 
 
-def child(python: str, what: str, folder: str, name: str, tokens: int) -> str:
+def child(
+    python: str, what: str, folder: str, name: str, options: argparse.Namespace
+) -> str:
     """Run this script in a process of its own, with one thread."""
     threads = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
     done = subprocess.run(
-        [python, __file__, "--tokens", str(tokens), "--child", what, folder, name],
+        [python, __file__, f"--tokens={options.tokens}", f"--width={options.width}",
+         f"--precision={options.precision}", "--child", what, folder, name],
         env={**os.environ, **dict.fromkeys(threads, "1")}, capture_output=True, text=True,
         check=False,
     )  # fmt: skip
@@ -109,11 +124,14 @@ def export(folder: Path, name: str, tokens: int) -> None:
     write(decoder, str(folder / name))
 
 
-def measured(side: str, folder: Path, name: str, tokens: int) -> dict[str, Any]:
+def measured(
+    side: str, folder: Path, name: str, options: argparse.Namespace
+) -> dict[str, Any]:
     """Tokens per second after the prompt, the tokens, and the bytes of storages of the last one."""
     import numpy as np
 
-    step, vm = _step(side, folder / name, name, tokens)
+    tokens = options.tokens
+    step, vm = _step(side, folder / name, name, options)
     ids = np.arange(PROMPT)[None]
     logits = step(ids, np.arange(PROMPT))
     found = []
@@ -136,12 +154,12 @@ def measured(side: str, folder: Path, name: str, tokens: int) -> dict[str, Any]:
     return {"rate": rate, "tokens": found, "allocated": allocated}
 
 
-def _step(side: str, path: Path, name: str, tokens: int) -> Any:
+def _step(side: str, path: Path, name: str, options: argparse.Namespace) -> Any:
     if side == "torch":
         import torch
 
         torch.set_num_threads(1)
-        decoder = _decoder(name, tokens)
+        decoder = _decoder(name, options.tokens)
 
         def with_torch(ids: Any, positions: Any) -> Any:
             with torch.inference_mode():
@@ -152,9 +170,9 @@ def _step(side: str, path: Path, name: str, tokens: int) -> Any:
     if side == "onnxruntime":
         import onnxruntime
 
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = 1
-        session = onnxruntime.InferenceSession(f"{path}.onnx", options)
+        settings = onnxruntime.SessionOptions()
+        settings.intra_op_num_threads = 1
+        session = onnxruntime.InferenceSession(f"{path}.onnx", settings)
         inputs = [each.name for each in session.get_inputs()]
 
         def run(*values: Any) -> Any:
@@ -165,9 +183,12 @@ def _step(side: str, path: Path, name: str, tokens: int) -> Any:
         if side.endswith("kept"):
             names = [f"{k}_{i}" for i in range(SHAPES[name]["layers"]) for k in ("keys", "values")]
             pairs = {each: f"new_{each}" for each in names}
-            vm = relaxvm.VirtualMachine(relaxvm.compile(f"{path}.onnx", caches=pairs))
+            vm = relaxvm.VirtualMachine(relaxvm.compile(
+                f"{path}.onnx", caches=pairs, precision=options.precision
+            ))
             return vm.main, vm
-        vm = relaxvm.VirtualMachine(f"{path}{side.removeprefix('relaxvm ')}")
+        file = f"{path}{side.removeprefix('relaxvm ')}"
+        vm = relaxvm.VirtualMachine(relaxvm.compile(file, precision=options.precision))
         if side.endswith(".pt2"):
             return vm.main, vm
         run = vm.main

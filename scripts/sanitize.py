@@ -32,7 +32,7 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[1]
 
 NATIVE: Final = (
-    "test_adt_programs", "test_adt_values", "test_arrays", "test_binary",
+    "test_adt_programs", "test_adt_values", "test_arrays", "test_bfloat16", "test_binary",
     "test_block_convolutions", "test_builtins",
     "test_builtins_tvm", "test_compiled", "test_compiled_calls", "test_compiled_chains",
     "test_compiled_entries", "test_compiled_limits", "test_contrib_tvm", "test_core",
