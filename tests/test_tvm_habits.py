@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import relaxvm
-from relaxvm import analysis, ir, op, transform
+from relaxvm import analysis, dpl, ir, op, transform
 from relaxvm.errors import DiagnosticError
 from relaxvm.ir import DataflowBlock, Var
 from relaxvm.script import from_source
@@ -248,6 +248,10 @@ def test_indices_of_split_are_typed() -> None:
     assert places == (3, 6)
     assert [place.ty for place in places] == [ir.PrimType("int64")] * 2
     assert parts.indices_or_sections.value == 2
+    for wanted in (2, ir.IntImm("int64", 2)):
+        pattern = dpl.is_op("relax.split")(dpl.wildcard()).has_attr({"indices_or_sections": wanted})
+        assert pattern.match(op.split(x, 2))
+        assert not pattern.match(op.split(x, 5))
     assert parts.indices_or_sections.dtype == "int64"
     func = from_source('@R.function\ndef f(x: R.Tensor((9,), "int8")):\n    return R.split(x, [4])')
     loaded = ir.load_json(ir.save_json(func))

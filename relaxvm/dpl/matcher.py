@@ -365,7 +365,12 @@ def _same_attr(wanted: Any, found: Any) -> bool:
         wanted, found = _plain(wanted), _plain(found)
         if isinstance(wanted, Expr) and isinstance(found, Expr):
             return structural_equal(wanted, found)
-    return type(wanted) is type(found) and bool(wanted == found)
+    return _kind_of(wanted) is _kind_of(found) and bool(wanted == found)
+
+
+def _kind_of(value: Any) -> type:
+    """The class of an attribute; that of an index, as of `split`, is int."""
+    return int if isinstance(value, int) and type(value) is not bool else type(value)
 
 
 def _plain(value: Any) -> Any:
