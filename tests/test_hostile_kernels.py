@@ -187,7 +187,9 @@ def layer_norm_rows(of: Hostile) -> list[Any]:
 def to_blocks(of: Hostile) -> list[Any]:
     x = of.tensor(of.some(1, 2), of.some(1, 2), of.some(5, 4), of.some(5, 4), BLOCK)
     batch, count, height, width, _ = x.shape
-    return [of.tensor(batch, count * BLOCK - of.some(0, 5), height, width), x]
+    planes = of.tensor(batch, count * BLOCK - of.some(0, 5), height, width)
+    dtype = of.some(np.float32, np.uint8, np.int8)
+    return [(np.clip(each, 0, 9) * 9).astype(dtype) for each in (planes, x)]
 
 
 class Window:

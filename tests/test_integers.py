@@ -192,7 +192,7 @@ MODELS: dict[str, tuple[Any, np.ndarray, list[str]]] = {
              "b": rng.standard_normal((1, 40, 1, 1)).astype(np.float32)}, ["n", 24, 9, "w"],
         ),
         rng.standard_normal((2, 24, 9, 8)).astype(np.float32),
-        ["quantization_range", "nn.to_blocks", "quantize_bytes", "nn.integer_conv2d_blocks",
+        ["quantization_range", "quantize_bytes", "nn.to_blocks", "nn.integer_conv2d_blocks",
          "nn.from_blocks"],
     ),
     "QLinearMatMul": (
@@ -272,7 +272,7 @@ def test_pairs_of_quantization_are_folded(kind: str) -> None:
     assert (differences > 0).mean() < 0.01
     names = kernels_of(vm)
     if is_conv:
-        assert names == ["nn.to_blocks", "quantize_bytes", "nn.integer_conv2d_blocks",
+        assert names == ["quantize_bytes", "nn.to_blocks", "nn.integer_conv2d_blocks",
                          "nn.from_blocks"]  # fmt: skip
     else:
         assert names == ["quantize_bytes", "nn.integer_linear_blocks"]

@@ -578,13 +578,17 @@ class _Blocker(ExprMutator):
         return found
 
     def _bytes_in_blocks(self, var: Var) -> Expr:
-        """Bytes in blocks; an image that is not is brought into blocks before it is quantized."""
+        """Bytes in blocks; an image that is not is quantized before it is brought into blocks."""
         call = self._values.get(var)
         if not self._is_in_blocks(var) and op_name(call) == "relax.quantize":
             assert isinstance(call, Call)
-            x = call.args[0]
+            x, scale, zero = call.args
             if isinstance(x, Var) and _is_image(x.ty) and _quantizes_all_alike(call):
-                self._blocks[var] = self._emit(var.name, self._quantized(var, call))
+                inputs = self.visit(x), self.visit(scale), self.visit(zero)
+                plain = self._emit(var.name, kernel_call("quantize_bytes", inputs, var.ty))
+                planes = self._in_planes(var.name, plain)
+                in_blocks = kernel_call("nn.to_blocks", (planes,), _blocked(var.ty))
+                self._blocks[var] = self._emit(var.name, in_blocks)
         return self._in_blocks(var)
 
     def _quantized(self, var: Var, call: Call) -> Call:

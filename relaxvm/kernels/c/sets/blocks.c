@@ -4,10 +4,13 @@
 #include "pieces.h"
 
 /* ---- reordering ---------------------------------------------------------------------------------- */
+#define BYTES (RVM_DTYPE_BIT(RVM_DTYPE_U8) | RVM_DTYPE_BIT(RVM_DTYPE_I8))
+#define REORDERED (RVM_DTYPE_BIT(RVM_DTYPE_F32) | BYTES)
+
 static int get_images(const RvmBuffer *planes, const RvmBuffer *blocks) {
     return planes->ndim == 4 && blocks->ndim == 5 && blocks->dims[4] == RVM_BLOCK &&
-           rvm_is_contiguous(planes) && rvm_is_contiguous(blocks) &&
-           planes->dtype == RVM_DTYPE_F32 && blocks->dtype == RVM_DTYPE_F32 &&
+           rvm_is_contiguous(planes) && rvm_is_contiguous(blocks) && planes->dtype == blocks->dtype &&
+           rvm_is_in(REORDERED, planes->dtype) &&
            planes->dims[0] == blocks->dims[0] && planes->dims[2] == blocks->dims[2] &&
            planes->dims[3] == blocks->dims[3] && rvm_length(planes) > 0 &&
            (planes->dims[1] + RVM_BLOCK - 1) / RVM_BLOCK == blocks->dims[1] &&
@@ -38,10 +41,57 @@ static void from_lines(const float *x, int64_t area, int channels, int64_t pixel
         for (int c = 0; c < channels; c++) out[c * area + pixel] = x[pixel * RVM_BLOCK + c];
 }
 
+/* ---- the same of bytes ---------------------------------------------------------------------------- */
+#if defined(__SSE2__)
+/* The transpose of 16 rows of 16 bytes: four times, rows are interleaved with those eight further on. */
+static inline void transpose_bytes(__m128i rows[16]) {
+    __m128i other[16];
+    for (int turn = 0; turn < 4; turn++) {
+        for (int i = 0; i < 8; i++) {
+            other[2 * i] = _mm_unpacklo_epi8(rows[i], rows[i + 8]);
+            other[2 * i + 1] = _mm_unpackhi_epi8(rows[i], rows[i + 8]);
+        }
+        memcpy(rows, other, sizeof other);
+    }
+}
+#endif
+
+static void bytes_to_lines(const uint8_t *x, int64_t area, int channels, int64_t pixel, int64_t end,
+                           uint8_t *out) {
+#if defined(__SSE2__)
+    for (; pixel + 16 <= end; pixel += 16) {
+        __m128i rows[16];
+        for (int c = 0; c < RVM_BLOCK; c++)
+            rows[c] = c < channels ? _mm_loadu_si128((const __m128i *)(x + c * area + pixel))
+                                   : _mm_setzero_si128();
+        transpose_bytes(rows);
+        memcpy(out + pixel * RVM_BLOCK, rows, sizeof rows);
+    }
+#endif
+    for (; pixel < end; pixel++)
+        for (int c = 0; c < RVM_BLOCK; c++)
+            out[pixel * RVM_BLOCK + c] = c < channels ? x[c * area + pixel] : 0;
+}
+
+static void bytes_from_lines(const uint8_t *x, int64_t area, int channels, int64_t pixel, int64_t end,
+                             uint8_t *out) {
+#if defined(__SSE2__)
+    for (; pixel + 16 <= end; pixel += 16) {
+        __m128i rows[16];
+        memcpy(rows, x + pixel * RVM_BLOCK, sizeof rows);
+        transpose_bytes(rows);
+        for (int c = 0; c < channels; c++) memcpy(out + c * area + pixel, &rows[c], 16);
+    }
+#endif
+    for (; pixel < end; pixel++)
+        for (int c = 0; c < channels; c++) out[c * area + pixel] = x[pixel * RVM_BLOCK + c];
+}
+
 #define SOME_PIXELS 256
 
 typedef struct {
-    float *plane, *block;
+    char *plane, *block;
+    int32_t item;
     int64_t planes, blocks, area; /* of an image */
     int is_back;
     RvmGrid grid;                 /* blocks of all images, and units of SOME_PIXELS */
@@ -56,10 +106,16 @@ static int reorder_some(const RvmKernelCall *call, void *work, int64_t piece, in
     for (int64_t i = part.outer; i < part.outer_end; i++) {
         int64_t first = i % r->blocks * RVM_BLOCK, left = r->planes - first;
         int channels = left < RVM_BLOCK ? (int)left : RVM_BLOCK;
-        float *plane = r->plane + (i / r->blocks * r->planes + first) * r->area;
-        float *block = r->block + i * RVM_BLOCK * r->area;
-        if (r->is_back) from_lines(block, r->area, channels, pixel, end, plane);
-        else to_lines(plane, r->area, channels, pixel, end, block);
+        char *plane = r->plane + (i / r->blocks * r->planes + first) * r->area * r->item;
+        char *block = r->block + i * RVM_BLOCK * r->area * r->item;
+        if (r->item == 1 && r->is_back)
+            bytes_from_lines((uint8_t *)block, r->area, channels, pixel, end, (uint8_t *)plane);
+        else if (r->item == 1)
+            bytes_to_lines((uint8_t *)plane, r->area, channels, pixel, end, (uint8_t *)block);
+        else if (r->is_back)
+            from_lines((float *)(void *)block, r->area, channels, pixel, end, (float *)(void *)plane);
+        else
+            to_lines((float *)(void *)plane, r->area, channels, pixel, end, (float *)(void *)block);
         if (rvm_must_stop(call, (end - pixel) * RVM_BLOCK * 32)) return RVM_FAILED;
     }
     return RVM_OK;
@@ -67,9 +123,9 @@ static int reorder_some(const RvmKernelCall *call, void *work, int64_t piece, in
 
 static int reorder(const RvmKernelCall *call, const RvmBuffer *planes, const RvmBuffer *blocks,
                    int is_back) {
-    Reorder r = {(float *)planes->data, (float *)blocks->data, planes->dims[1], blocks->dims[1],
+    Reorder r = {planes->data, blocks->data, planes->item, planes->dims[1], blocks->dims[1],
                  planes->dims[2] * planes->dims[3], is_back};
-    int64_t count = planes->dims[0] * r.blocks, bytes = count * r.area * RVM_BLOCK * 8;
+    int64_t count = planes->dims[0] * r.blocks, bytes = count * r.area * RVM_BLOCK * 2 * r.item;
     r.grid = rvm_divide(call, rvm_time_for(0, bytes), count, (r.area + SOME_PIXELS - 1) / SOME_PIXELS);
     return rvm_run_grid(call, &r.grid, reorder_some, &r);
 }
@@ -434,14 +490,15 @@ static const RvmArgument avg_pool_arguments[] = {
     RVM_BUFFER(OUT),
 };
 
-#define OF_BLOCKS(method, of, arguments, error)                                              \
+#define OF_BLOCKS_OF(types, method, of, arguments, error)                                    \
     {.name = "blocks." #method, .kernel = "nn." of, .run = method, RVM_ARGUMENTS(arguments), \
-     .dtypes = RVM_DTYPE_BIT(RVM_DTYPE_F32), .most_bytes = RVM_ANY_RESULT, .is_unlocked = 1, \
-     .ulp = error}
+     .dtypes = types, .most_bytes = RVM_ANY_RESULT, .is_unlocked = 1, .ulp = error}
+#define OF_BLOCKS(method, of, arguments, error) \
+    OF_BLOCKS_OF(RVM_DTYPE_BIT(RVM_DTYPE_F32), method, of, arguments, error)
 
 const RvmImplementation RVM_NAME(rvm_blocks)[] = {
-    OF_BLOCKS(to_blocks, "to_blocks", reorder_arguments, 0),
-    OF_BLOCKS(from_blocks, "from_blocks", reorder_arguments, 0),
+    OF_BLOCKS_OF(REORDERED, to_blocks, "to_blocks", reorder_arguments, 0),
+    OF_BLOCKS_OF(REORDERED, from_blocks, "from_blocks", reorder_arguments, 0),
     OF_BLOCKS(max_pool, "max_pool2d_blocks", max_pool_arguments, 0),
     OF_BLOCKS(avg_pool, "avg_pool2d_blocks", avg_pool_arguments, RVM_SUM_ULP),
     OF_BLOCKS(mean, "mean_blocks", reorder_arguments, RVM_SUM_ULP),
