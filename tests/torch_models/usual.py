@@ -491,3 +491,15 @@ def runs() -> Case:
     calls = [(x, y), (x[:3], y[:2]), (x[3:], y), (torch.zeros(9, dtype=torch.int64), y[1:])]
     rows = torch.export.Dim.DYNAMIC
     return Case(Runs(), calls, dynamic_shapes={"x": {0: rows}, "y": {0: rows}})
+
+
+class CrossedLimits(nn.Module):
+    """A lower limit that is above the upper one goes first."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.logit(x, eps=0.6), torch.logit(x, eps=0.2)
+
+
+@case
+def crossed_limits() -> Case:
+    return Case(CrossedLimits(), [(torch.tensor([0.0, 0.3, 0.5, 0.65, 0.9, 1.0]),)])

@@ -511,6 +511,8 @@ class Graph(Emitter):
                 if isinstance(each, Tensor):
                     self.values[name] = each
                     continue
+                if each is None and not self._is_read(name):
+                    continue
                 self[name] = self._checked(name, each)
                 base = next(iter(arguments.values()), None)
                 if not isinstance(base, Tensor) or not self._shares(node, operator, name):
@@ -527,6 +529,12 @@ class Graph(Emitter):
                 self._define_number(output, each)
             elif output.kind != "as_none":
                 raise Problem(f"results of the kind {output.kind} are not supported")
+
+    def _is_read(self, name: str) -> bool:
+        """Whether a node or an output of the graph has a tensor."""
+        return any(name in node.operands() for node in self.graph.nodes) or any(
+            each.kind == "as_tensor" and each.value.name == name for each in self.graph.outputs
+        )
 
     def _shares(self, node: messages.Node, operator: AtenOperator, name: str) -> bool:
         """Whether a result shares the memory of the first argument."""

@@ -45,9 +45,15 @@ BY_PARTS: Final = frozenset({
     "alias", "detach", "index_select", "gather", "constant_pad_nd", "pad", "movedim", "swapaxes",
     "narrow", "unbind", "mT", "numpy_T", "lift_fresh_copy", "expand_as", "view_as", "tril", "triu",
     "split_with_sizes", "tile", "diagonal", "cumsum", "take", "hstack", "vstack", "unfold",
-    "fft_fftshift", "fft_ifftshift", "resolve_conj", "resolve_neg", "broadcast_to",
+    "fft_fftshift", "fft_ifftshift", "resolve_conj", "resolve_neg", "broadcast_to", "copy",
+    "index_add", "index_copy", "index_put", "scatter_add", "select_scatter", "slice_scatter",
+    "diag", "diag_embed", "trace", "rot90", "fliplr", "flipud", "repeat_interleave", "swapdims",
+    "column_stack", "dstack", "masked_fill", "_assert_tensor_metadata",
 })  # fmt: skip
 """Operators that do to real and imaginary parts what they do to numbers."""
+_NUMBERS: Final = ("tensors", "src", "source", "value", "values")
+"""Parameters of these whose arguments are numbers, too: where they are real, their imaginary part
+is 0."""
 
 
 def complex_op(*names: str) -> Callable[[F], F]:
@@ -114,6 +120,12 @@ def call_complex(
         return _joined(graph, function(graph, **operands))
     if name not in BY_PARTS or operator is None:
         raise Problem(f"{name}: complex numbers are not supported")
+    complex_dtype = next(
+        (each.real.dtype for value in operands.values() for each in _leaves(value)
+         if isinstance(each, Pair)), "float32",
+    )  # fmt: skip
+    for key in operands.keys() & _NUMBERS:
+        operands[key] = _as_pairs(graph, operands[key], complex_dtype)
     results = [
         graph.call(operator, {key: _part(value, i) for key, value in operands.items()})
         for i in range(2)
@@ -131,6 +143,22 @@ def _pair(graph: Graph, x: Value) -> Pair:
         part = graph.op("strided_slice", x, [last], [i], [i + 1], [1])
         parts.append(graph.value(graph.reshaped(Value(part), dims[:-1])))
     return Pair(*parts)
+
+
+def _leaves(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _as_pairs(graph: Graph, value: Any, dtype: str) -> Any:
+    """Real numbers as complex ones."""
+    if isinstance(value, list):
+        return [_as_pairs(graph, each, dtype) for each in value]
+    if isinstance(value, Value):
+        real = graph.value(graph.op("astype", value, dtype)) if value.dtype != dtype else value
+        return Pair(real, graph.value(graph.op("zeros_like", real)))
+    if isinstance(value, (int, float, complex)):
+        return Pair(complex(value).real, complex(value).imag)
+    return value
 
 
 def _part(value: Any, i: int) -> Any:

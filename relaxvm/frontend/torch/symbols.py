@@ -249,24 +249,96 @@ def _to_int(a: Any) -> Any:
     return prim.cast(a, "int64")
 
 
+def _whole(value: Any) -> Any:
+    """A float as the integer that it is; None if it is not known to be one."""
+    if isinstance(value, prim.Cast) and not prim.is_float(value.value.dtype):
+        return value.value
+    if isinstance(value, FloatImm) and float(value.value).is_integer():
+        return int(value.value)
+    return None
+
+
+def _to_floor(a: Any) -> Any:
+    """The greatest integer below a float; of a quotient of integers without rounding."""
+    if not isinstance(a, Expr):
+        return math.floor(a)
+    if isinstance(a, prim.Div):
+        upper, lower = _whole(a.a), _whole(a.b)
+        if upper is not None and lower is not None:
+            return simplify(prim.as_scalar(upper) // lower)
+    found = prim.cast(a, "int64")
+    return found - prim.cast(prim.cast(found, "float64") > a, "int64")
+
+
+def _to_ceiling(a: Any) -> Any:
+    return -_to_floor(-a if not isinstance(a, prim.Div) else prim.divide(_negated(a.a), a.b))
+
+
+def _ceiling(a: Any) -> Any:
+    """As a formula has it: fractions of integers are divided already."""
+    return _to_ceiling(a) if not isinstance(a, Expr) or _is_float(a) else a
+
+
+def _floor(a: Any) -> Any:
+    return _to_floor(a) if not isinstance(a, Expr) or _is_float(a) else a
+
+
+def _is_float(a: Expr) -> bool:
+    return prim.is_float(prim.as_scalar(a).dtype)
+
+
+def _negated(a: Any) -> Any:
+    whole = _whole(a)
+    return -a if whole is None else prim.cast(prim.as_scalar(-whole), "float64")
+
+
+def _to_nearest(a: Any) -> Any:
+    """The nearest integer; of two the even one."""
+    if not isinstance(a, Expr):
+        return round(a)
+    below = _to_floor(a)
+    rest = a - prim.cast(below, "float64")
+    up = prim.logical_or(rest > 0.5, prim.logical_and(prim.equal(rest, 0.5),
+                                                      prim.equal(below % 2, 1)))  # fmt: skip
+    return below + prim.cast(up, "int64")
+
+
+def _float_power(a: Any, exponent: Any) -> Any:
+    if not isinstance(a, Expr) and not isinstance(exponent, Expr):
+        return float(a) ** exponent
+    if isinstance(exponent, Expr) or float(exponent) not in range(17):
+        raise ValueError("powers whose exponent is not known are not supported")
+    return _product(*[_to_float(a)] * int(exponent)) if exponent else 1.0
+
+
+def _absolute(a: Any) -> Any:
+    return prim.maximum(a, -a) if isinstance(a, Expr) else abs(a)
+
+
 def _same(a: Any) -> Any:
     return a
 
 
 _FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
+    "Abs": _absolute,
     "Add": _total,
     "And": _all,
     "CeilDiv": _ceil_divided,
+    "CeilToInt": _to_ceiling,
     "CleanDiv": _floor_divided,
     "Eq": _equal,
     "Equality": _equal,
+    "FloatPow": _float_power,
     "FloatTrueDiv": _float_divided,
     "FloorDiv": _floor_divided,
+    "FloorToInt": _to_floor,
     "Ge": lambda a, b: a >= b,
     "GreaterThan": lambda a, b: a >= b,
     "Gt": lambda a, b: a > b,
+    "Identity": _same,
     "IntTrueDiv": _float_divided,
     "Integer": _same,
+    "LShift": lambda a, b: a * 2**b if type(b) is int and 0 <= b < 64 else a << b,
     "Le": lambda a, b: a <= b,
     "LessThan": lambda a, b: a <= b,
     "Lt": lambda a, b: a < b,
@@ -281,17 +353,22 @@ _FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "Pow": _power,
     "PowByNatural": _power,
     "PythonMod": lambda a, b: a % b,
+    "RShift": lambda a, b: a >> b,
     "Rational": _quotient,
+    "RoundToInt": _to_nearest,
     "StrictGreaterThan": lambda a, b: a > b,
     "StrictLessThan": lambda a, b: a < b,
     "ToFloat": _to_float,
+    "TruncToFloat": lambda a: _to_float(_to_int(a)),
     "TruncToInt": _to_int,
     "Unequality": _unequal,
     "Where": _selected,
-    "ceiling": lambda a: a if isinstance(a, Expr) else math.ceil(a),
+    "ceil": _ceiling,
+    "ceiling": _ceiling,
     "max": _extreme(prim.maximum, max),
     "min": _extreme(prim.minimum, min),
-    "floor": lambda a: a if isinstance(a, Expr) else math.floor(a),
+    "floor": _floor,
+    "sym_float": _to_float,
 }
 """Functions of SymPy and of torch by name."""
 

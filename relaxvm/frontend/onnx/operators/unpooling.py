@@ -6,13 +6,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from ....ir import Expr, IntImm, TensorType
-from ...common.values import Value, as_expr
+from ...common.deformed import deformed_conv
+from ...common.values import Value
 from ..graph import Graph, Problem
 from ..registry import onnx
-from .attention import as_number
 from .ranks import length_of_vector
 from .windows import spatial_axes
 
@@ -88,17 +86,6 @@ def col2im(
     return g.run("nn.fold", inputs, ty, x.dtype or "?")
 
 
-def _places_of_taps(g: Graph, size: list[Any], axis: int, apart: int, padding: int) -> Any:
-    """Where the elements of a window are along an axis, before the padding is counted."""
-    if all(isinstance(length, int) for length in size):
-        found = np.indices(size)[axis].reshape(-1, 1, 1) * apart - padding
-        return found.astype(np.float64)
-    taps, last = g.op("arange", 0, math.prod(size), 1, "int64"), as_number(g, as_expr(size[1]))
-    index = g.op("floor_mod" if axis else "floor_divide", taps, last)
-    found = g.op("subtract", g.op("multiply", index, np.array(apart)), np.array(padding))
-    return g.op("astype", g.op("reshape", found, [-1, 1, 1]), "float64")
-
-
 @onnx("DeformConv", since=19)
 def deform_conv(
     g: Graph,
@@ -128,39 +115,8 @@ def deform_conv(
         size = list(kernel_shape)
     if kernel_shape not in (None, size):
         raise Problem(f"kernel_shape: expected {size}, as the weights have it, got {kernel_shape}")
-    steps, apart, padding = strides or [1, 1], dilations or [1, 1], pads or [0] * 4
-    taps = math.prod(size)
-    batch, rows, columns = dims[0], offsets[2], offsets[3]
-    # offsets[batch, group, tap, y or x, row, column]
-    moves = g.op("reshape", offset, [batch, offset_group, taps, 2, rows, columns])
-    moves = g.op("astype", moves, "float64")  # or places between elements would be rounded
-    grid = []
-    for axis, count in enumerate((rows, columns)):
-        of_tap = _places_of_taps(g, size, axis, apart[axis], padding[axis])
-        starts = g.op("multiply", g.op("arange", 0, count, 1, "float64"), np.float64(steps[axis]))
-        starts = g.op("reshape", starts, [1, -1, 1] if axis == 0 else [1, 1, -1])
-        places = g.op("add", starts, of_tap)
-        move = g.op("squeeze", g.op("strided_slice", moves, [3], [axis], [axis + 1]), [3])
-        places = g.op("add", move, places)
-        # Of n elements, i is at (2 * i + 1) / n - 1.
-        length = np.empty((), object)
-        dim = dims[2 + axis]
-        length[()] = dim.value if isinstance(dim, IntImm) else dim
-        whole = g.op("astype", Value(known=length, dtype="int64"), "float64")
-        double = g.op("add", g.op("multiply", places, np.float64(2)), np.float64(1))
-        grid.append(g.op("subtract", g.op("divide", double, whole), np.float64(1)))
-    pairs = g.op("stack", [Value(each) for each in reversed(grid)], -1)
-    pairs = g.op("reshape", pairs, [batch * offset_group, taps * rows, columns, 2])
-    per_group = channels // offset_group
-    images = g.op("reshape", x, [batch * offset_group, per_group, dims[2], dims[3]])
-    ty = TensorType([batch * offset_group, per_group, taps * rows, columns], x.dtype)
-    inputs = [images, pairs, "bilinear", "zeros", 0, 0, 0]
-    taken: Expr = g.run("image.grid_sample", inputs, ty, x.dtype or "?")
-    if mask is not None:
-        taken = g.op("reshape", taken, [batch, offset_group, per_group, taps, rows, columns])
-        factors = g.op("reshape", mask, [batch, offset_group, 1, taps, rows, columns])
-        taken = g.op("multiply", taken, factors)
-    taken = g.op("reshape", taken, [batch, channels * taps, rows, columns])
-    flat = g.op("reshape", w, [weights[0], -1, 1, 1])
-    found = g.op("nn.conv2d", taken, flat, groups=group)
-    return found if b is None else g.op("add", found, g.op("reshape", b, [1, -1, 1, 1]))
+    found: Expr = deformed_conv(
+        g, x, w, offset, b, mask, (dims[0], channels, *dims[2:]), (weights[0], *size), offsets[2:],
+        strides or [1, 1], dilations or [1, 1], (pads or [0, 0])[:2], group, offset_group,
+    )  # fmt: skip
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -28,6 +29,7 @@ from ..forms import (
 )
 from ..pairs import Pair, complex_op
 from ..registry import aten
+from .reductions import vector_norm
 from .shapes import expand, roll, stack
 
 __all__: list[str] = []
@@ -135,7 +137,8 @@ def _pair(c: Emitter, x: Any, like: Tensor | None = None) -> Pair:
 
 
 def _both(c: Emitter, a: Any, b: Any) -> tuple[Pair, Pair]:
-    like = a.real if isinstance(a, Pair) else b.real
+    pairs = [each.real for each in (a, b) if isinstance(each, Pair)]
+    like = pairs[0] if pairs else next(each for each in (a, b) if is_tensor(each))
     return _pair(c, a, like), _pair(c, b, like)
 
 
@@ -217,6 +220,149 @@ def power(c: Emitter, self: Any, exponent: Any = 2) -> Pair:
     for _ in range(int(exponent) - 1):
         found = _times(c, "multiply", found, self)
     return found
+
+
+@complex_op("rsub")
+def reversed_subtract(c: Emitter, self: Any, other: Any, alpha: Any = 1) -> Pair:
+    """The difference of numbers, the second one first."""
+    return subtract(c, other, self, alpha)
+
+
+@complex_op("sgn")
+def unit(c: Emitter, self: Pair) -> Pair:
+    """Numbers divided by their magnitudes; 0 for 0."""
+    size = magnitude(c, self)
+    is_zero = c.op("equal", size, number(c, 0, dtype_of(size)))
+    below = c.op("where", is_zero, number(c, 1, dtype_of(size)), size)
+    return Pair(*[c.op("divide", part, below) for part in self])
+
+
+@complex_op("log")
+def log(c: Emitter, self: Pair) -> Pair:
+    """The natural logarithm."""
+    return Pair(c.op("log", magnitude(c, self)), angle(c, self))
+
+
+@complex_op("sqrt")
+def sqrt(c: Emitter, self: Pair) -> Pair:
+    """The square root whose real part is not negative."""
+    half = number(c, 0.5, dtype_of(self.real))
+    return polar(c, c.op("sqrt", magnitude(c, self)), c.op("multiply", angle(c, self), half))
+
+
+def _waves(c: Emitter, x: Pair, names: Sequence[str]) -> list[Tensor]:
+    return [c.op(name, part) for part, name in zip((*x, *x), names, strict=True)]
+
+
+@complex_op("sin")
+def sin(c: Emitter, self: Pair) -> Pair:
+    """The sine."""
+    a, b, p, q = _waves(c, self, ("sin", "cosh", "cos", "sinh"))
+    return Pair(c.op("multiply", a, b), c.op("multiply", p, q))
+
+
+@complex_op("cos")
+def cos(c: Emitter, self: Pair) -> Pair:
+    """The cosine."""
+    a, b, p, q = _waves(c, self, ("cos", "cosh", "sin", "sinh"))
+    return Pair(c.op("multiply", a, b), c.op("negative", c.op("multiply", p, q)))
+
+
+@complex_op("sinh")
+def sinh(c: Emitter, self: Pair) -> Pair:
+    """The hyperbolic sine."""
+    a, b, p, q = _waves(c, self, ("sinh", "cos", "cosh", "sin"))
+    return Pair(c.op("multiply", a, b), c.op("multiply", p, q))
+
+
+@complex_op("cosh")
+def cosh(c: Emitter, self: Pair) -> Pair:
+    """The hyperbolic cosine."""
+    a, b, p, q = _waves(c, self, ("cosh", "cos", "sinh", "sin"))
+    return Pair(c.op("multiply", a, b), c.op("multiply", p, q))
+
+
+@complex_op("tanh")
+def tanh(c: Emitter, self: Pair) -> Pair:
+    """The hyperbolic tangent."""
+    t, u = c.op("tanh", self.real), c.op("tan", self.imaginary)
+    return divide(c, Pair(t, u), Pair(c.op("ones_like", t), c.op("multiply", t, u)))
+
+
+@complex_op("where")
+def where(c: Emitter, condition: Tensor, self: Any, other: Any) -> Pair:
+    """R.where of the parts."""
+    a, b = _both(c, self, other)
+    parts = [c.op("where", condition, x, y) for x, y in zip(a, b, strict=True)]
+    return Pair(*parts)
+
+
+@complex_op("eq")
+def equal(c: Emitter, self: Any, other: Any) -> Tensor:
+    """Whether both parts are equal."""
+    a, b = _both(c, self, other)
+    parts = [c.op("equal", x, y) for x, y in zip(a, b, strict=True)]
+    return c.op("logical_and", *parts)
+
+
+@complex_op("ne")
+def unequal(c: Emitter, self: Any, other: Any) -> Tensor:
+    """Whether a part is not equal."""
+    return c.op("logical_not", equal(c, self, other))
+
+
+@complex_op("einsum")
+def einsum(c: Emitter, equation: str, tensors: Any, path: Any = None) -> Pair:
+    """The sum of R.einsum of all choices of parts, as products of sums are."""
+    if len(tensors) > _MOST_OPERANDS:
+        raise Problem(f"einsum of complex numbers: expected at most {_MOST_OPERANDS} operands")
+    like = next(each.real for each in tensors if isinstance(each, Pair))
+    parts: list[Tensor | None] = [None, None]
+    for chosen in itertools.product(range(2), repeat=len(tensors)):
+        if any(i and not isinstance(each, Pair) for i, each in zip(chosen, tensors, strict=True)):
+            continue
+        operands = [
+            c.expr(each[i] if isinstance(each, Pair) else cast(c, each, dtype_of(like)))
+            for i, each in zip(chosen, tensors, strict=True)
+        ]
+        term = c.op("einsum", operands, equation.replace(" ", ""))
+        half, turns = sum(chosen) % 2, sum(chosen) // 2
+        found = parts[half]
+        if found is None:
+            parts[half] = c.op("negative", term) if turns % 2 else term
+        else:
+            parts[half] = c.op("subtract" if turns % 2 else "add", found, term)
+    return Pair(*parts)
+
+
+_MOST_OPERANDS = 4
+
+
+@complex_op("linear")
+def linear(c: Emitter, input: Any, weight: Any, bias: Any = None) -> Pair:  # noqa: A002
+    """The product with a transposed matrix, and a sum."""
+    a, b = _both(c, input, weight)
+    found = _times(c, "matmul", a, Pair(*[c.op("permute_dims", part, [1, 0]) for part in b]))
+    return found if bias is None else add(c, found, bias)
+
+
+@complex_op("addmm")
+def addmm(c: Emitter, self: Any, mat1: Any, mat2: Any, beta: Any = 1, alpha: Any = 1) -> Pair:
+    """A sum with a product of matrices."""
+    return add(c, multiply(c, self, beta), multiply(c, matmul(c, mat1, mat2), alpha))
+
+
+@complex_op("linalg_vector_norm", "linalg_norm")
+def norm_of(
+    c: Emitter, self: Any, ord: Any = None, dim: Any = None, keepdim: bool = False,  # noqa: A002
+    dtype: str | None = None,
+) -> Tensor:  # fmt: skip
+    """The norm of the magnitudes."""
+    axes = dim if dim is None or isinstance(dim, (list, tuple)) else [dim]
+    if ord not in (None, 2) and (axes is None or len(axes) > 1) and rank_of(self.real) > 1:
+        raise Problem("norms of complex matrices other than the one of all elements")
+    size = magnitude(c, self)
+    return vector_norm(c, size, 2 if ord is None else ord, axes, keepdim, None)
 
 
 # Transforms

@@ -207,7 +207,8 @@ def logit(c: Emitter, self: Tensor, eps: float | None = None) -> Tensor:
     x = cast(c, self, floating(dtype_of(self)))
     dtype = dtype_of(x)
     if eps is not None:
-        x = c.op("minimum", c.op("maximum", x, number(c, eps, dtype)), number(c, 1 - eps, dtype))
+        low, high = number(c, eps, dtype), number(c, 1 - eps, dtype)
+        x = c.op("where", c.op("less", x, low), low, c.op("minimum", x, high))
     return c.op("log", c.op("divide", x, c.op("subtract", number(c, 1, dtype), x)))
 
 

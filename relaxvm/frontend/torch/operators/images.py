@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from ....ir import TensorType, prim
+from ...common.deformed import deformed_conv
 from ...common.emitter import Emitter, Problem
 from ..forms import (
     Tensor,
@@ -24,6 +25,7 @@ from ..forms import (
 )
 from ..registry import aten
 from .neural import padded
+from .shapes import expand
 
 __all__: list[str] = []
 
@@ -268,7 +270,58 @@ def roi_align(
     c: Emitter, input: Tensor, rois: Tensor, spatial_scale: float, pooled_height: Any,  # noqa: A002
     pooled_width: Any, sampling_ratio: int, aligned: bool,
 ) -> Tensor:  # fmt: skip
-    """R.vision.roi_align."""
+    """The kernel of R.vision.roi_align, with regions moved by half an element if aligned."""
     size = [length(pooled_height), length(pooled_width)]
-    return c.op("vision.roi_align", input, rois, size, spatial_scale, sampling_ratio,
-                bool(aligned))  # fmt: skip
+    dtype = dtype_of(input)
+    ty = TensorType([dims_of(rois)[0], dims_of(input)[1], *size], dtype)
+    settings = [size, spatial_scale, sampling_ratio, bool(aligned), 0.5 if aligned else 0.0, "avg",
+                0]  # fmt: skip
+    return c.run("vision.roi_align", [c.expr(input), c.expr(rois), *settings], ty, dtype)
+
+
+@aten("torchvision::roi_pool")
+def roi_pool(
+    c: Emitter, input: Tensor, rois: Tensor, spatial_scale: float, pooled_height: Any,  # noqa: A002
+    pooled_width: Any,
+) -> Any:  # fmt: skip
+    """R.vision.roi_pool; the places of the greatest elements cannot be asked for."""
+    size = [length(pooled_height), length(pooled_width)]
+    return c.op("vision.roi_pool", input, rois, size, spatial_scale), None
+
+
+@aten("torchvision::ps_roi_align")
+def ps_roi_align(
+    c: Emitter, input: Tensor, rois: Tensor, spatial_scale: float, pooled_height: Any,  # noqa: A002
+    pooled_width: Any, sampling_ratio: int,
+) -> Any:  # fmt: skip
+    """R.vision.roi_align, of which each part is taken from channels of its own; and their
+    numbers."""
+    height, width = length(pooled_height), length(pooled_width)
+    parts = height * width
+    count, (_, channels, _, _) = dims_of(rois)[0], dims_of(input)
+    found = roi_align(c, input, rois, spatial_scale, height, width, sampling_ratio, True)
+    flat = reshaped(c, found, [count, channels // parts, parts * parts])
+    own = c.op("take", flat, c.expr(np.arange(parts) * (parts + 1)), 2)
+    shape = [count, channels // parts, height, width]
+    numbers = c.expr(np.arange(channels, dtype=np.int32).reshape(1, -1, height, width))
+    return reshaped(c, own, shape), expand(c, numbers, shape)
+
+
+@aten("torchvision::deform_conv2d")
+def deform_conv2d(
+    c: Emitter, input: Tensor, weight: Tensor, offset: Tensor, mask: Tensor,  # noqa: A002
+    bias: Tensor, stride_h: int, stride_w: int, pad_h: int, pad_w: int, dilation_h: int,
+    dilation_w: int, groups: int, offset_groups: int, use_mask: bool,
+) -> Any:  # fmt: skip
+    """R.nn.conv2d of elements at moved places."""
+    out_channels, _, *window = dims_of(weight)
+    values = [c.value(each) for each in (input, weight, offset, bias, mask)]
+    images, weights, moves, added, factors = values
+    assert images is not None
+    assert weights is not None
+    assert moves is not None
+    return deformed_conv(
+        c, images, weights, moves, added, factors if use_mask else None, dims_of(input),
+        (out_channels, *window), dims_of(offset)[2:], (stride_h, stride_w),
+        (dilation_h, dilation_w), (pad_h, pad_w), groups, offset_groups,
+    )  # fmt: skip

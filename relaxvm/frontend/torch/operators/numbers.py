@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ....ir import ANY, Expr, StringImm, int_imm
+from ....ir import ANY, Expr, StringImm, int_imm, prim
 from ....op.registry import CONSTRUCTORS
 from ...common.control import scalar
-from ...common.emitter import BUILTIN_PREFIX
-from ...common.values import Value
+from ...common.emitter import BUILTIN_PREFIX, Problem
+from ...common.values import Value, as_expr
+from ..aliases import Tensor
+from ..forms import dims_of, length, numel
 from ..graph import Graph
 from ..registry import aten
 
@@ -21,6 +23,35 @@ _MOST: Final = (1 << 63) - 1
 def item(g: Graph, self: Value) -> Value:
     """The element of a tensor that has one, as a number."""
     return self
+
+
+@aten("sym_storage_offset", raw=True)
+def storage_offset(g: Graph, self: Tensor) -> Value:
+    """The place of a slice's first element in the memory that the slice is a part of."""
+    keys = self.keys()
+    if keys is None:
+        raise Problem("the offset of a view that is no slice is not supported")
+    sizes: list[Any] = list(dims_of(self.storage.read()))
+    strides = [numel(sizes[i + 1 :]) for i in range(len(sizes))]
+    offset: Any = 0
+    for axis, start, *rest in keys:
+        at = axis % len(sizes)
+        first = _within(start, sizes[at])
+        offset = offset + first * strides[at]
+        if rest:
+            end, step = rest
+            span = prim.maximum(_within(end, sizes[at]) - first, 0)
+            sizes[at], strides[at] = length((span + (step - 1)) // step), strides[at] * step
+        else:
+            del sizes[at], strides[at]
+    return g.scalar(length(offset), "int64")
+
+
+def _within(bound: Any, size: Any) -> Any:
+    """A bound of a slice as a place from 0 to the length of the axis."""
+    bound, size = as_expr(bound), as_expr(size)
+    counted = prim.select(bound < 0, bound + size, bound)
+    return length(prim.minimum(prim.maximum(counted, 0), size))
 
 
 @aten("_assert_scalar", effect=True)
