@@ -793,3 +793,131 @@ def spectrogram() -> Case:
             return torch.log10(torch.clamp(power.transpose(1, 2) @ self.mels, min=1e-8))
 
     return Case(Spectrogram(), (numbers(2, 200),))
+
+
+# Beyond the usual ones
+
+
+def _encoder(module: nn.Module) -> Case:
+    net = _Named(module, ("input_ids", "attention_mask"), ("last_hidden_state",))
+    axes = {0: AUTO, 1: AUTO}
+    return Case(net, (tokens(2, 12), _masks(2, 12)), dynamic=((axes, axes),),
+                others=(tokens(3, 17), _masks(3, 17)))  # fmt: skip
+
+
+@model
+def deberta() -> Case:
+    from transformers import DebertaConfig, DebertaModel
+
+    return _encoder(DebertaModel(DebertaConfig(
+        **_SMALL, relative_attention=True, pos_att_type=["c2p", "p2c"]
+    )))  # fmt: skip
+
+
+@model
+def deberta_v2() -> Case:
+    from transformers import DebertaV2Config, DebertaV2Model
+
+    return _encoder(DebertaV2Model(DebertaV2Config(
+        **_SMALL, relative_attention=True, pos_att_type=["c2p", "p2c"], position_buckets=8,
+        share_att_key=True, conv_kernel_size=3,
+    )))  # fmt: skip
+
+
+@model
+def modernbert() -> Case:
+    from transformers import ModernBertConfig, ModernBertModel
+
+    return _encoder(ModernBertModel(ModernBertConfig(
+        **_SMALL, pad_token_id=0, bos_token_id=1, eos_token_id=2, cls_token_id=1, sep_token_id=2
+    )))  # fmt: skip
+
+
+@model
+def falcon_alibi() -> Case:
+    from transformers import FalconConfig, FalconForCausalLM
+
+    return _decoder(FalconForCausalLM(FalconConfig(**_SMALL, alibi=True, multi_query=False)))
+
+
+@model
+def gemma2() -> Case:
+    from transformers import Gemma2Config, Gemma2ForCausalLM
+
+    return _decoder(Gemma2ForCausalLM(Gemma2Config(
+        **_SMALL, num_key_value_heads=2, head_dim=8, sliding_window=8
+    )))  # fmt: skip
+
+
+@model
+def cache_of_keys() -> Case:
+    class Attention(nn.Module):
+        """A step of a decoder that takes and returns its keys and values."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.project, self.out = nn.Linear(32, 96), nn.Linear(32, 32)
+
+        def forward(
+            self, x: torch.Tensor, keys: torch.Tensor, values: torch.Tensor
+        ) -> tuple[torch.Tensor, ...]:
+            batch, count, _ = x.shape
+            parts = self.project(x).view(batch, count, 3, 4, 8).permute(2, 0, 3, 1, 4)
+            keys, values = torch.cat([keys, parts[1]], 2), torch.cat([values, parts[2]], 2)
+            total = keys.shape[2]
+            mask = torch.ones(count, total, dtype=torch.bool).tril(total - count)
+            found = nn.functional.scaled_dot_product_attention(parts[0], keys, values, mask)
+            return self.out(found.transpose(1, 2).reshape(batch, count, 32)), keys, values
+
+    def inputs(batch: int, count: int, before: int) -> tuple[torch.Tensor, ...]:
+        return numbers(batch, count, 32), numbers(batch, 4, before, 8), numbers(batch, 4, before, 8)
+
+    kept = {0: AUTO, 2: AUTO}
+    return Case(Attention(), inputs(2, 3, 5), dynamic=({0: AUTO, 1: AUTO}, kept, kept),
+                others=inputs(3, 4, 7))  # fmt: skip
+
+
+@model
+def experts() -> Case:
+    class Experts(nn.Module):
+        """Each row goes through the two of four networks that a gate chooses."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.gate = nn.Linear(16, 4)
+            self.first = nn.Parameter(numbers(4, 16, 32) * 0.1)
+            self.second = nn.Parameter(numbers(4, 32, 16) * 0.1)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            weights, chosen = self.gate(x).softmax(-1).topk(2, -1)
+            hidden = torch.einsum("td,tkdh->tkh", x, self.first[chosen])
+            found = torch.einsum("tkh,tkhd->tkd", nn.functional.silu(hidden), self.second[chosen])
+            return (found * weights[..., None]).sum(1)
+
+    return Case(Experts(), (numbers(6, 16),), dynamic=({0: AUTO},), others=(numbers(9, 16),))
+
+
+@model
+def graph_attention() -> Case:
+    class GraphAttention(nn.Module):
+        """Messages along edges, weighted by a softmax over those that a node gets."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.project, self.score = nn.Linear(8, 16, bias=False), nn.Parameter(numbers(32))
+
+        def forward(self, x: torch.Tensor, edges: torch.Tensor) -> torch.Tensor:
+            source, target = edges[0], edges[1]
+            nodes, given = x.shape[0], self.project(x)
+            scores = (torch.cat([given[source], given[target]], -1) * self.score).sum(-1)
+            most = torch.full((nodes,), -1e9).scatter_reduce(0, target, scores, "amax")
+            weights = (scores - most[target]).exp()
+            total = torch.zeros(nodes).index_add(0, target, weights)
+            weights = weights / (total[target] + 1e-9)
+            return torch.zeros(nodes, 16).index_add(0, target, given[source] * weights[:, None])
+
+    def inputs(nodes: int, count: int) -> tuple[torch.Tensor, ...]:
+        return numbers(nodes, 8), tokens(2, count, below=nodes)
+
+    return Case(GraphAttention(), inputs(7, 15), dynamic=({0: AUTO}, {1: AUTO}),
+                others=inputs(11, 30))  # fmt: skip
