@@ -202,3 +202,17 @@ def test_a_chain_without_a_program_is_not_fused() -> None:
     want = [1 / (1 + math.exp(-math.tan(math.tanh(each)))) for each in x.ravel().tolist()]
     got = relaxvm.VirtualMachine(executable).main(x)
     np.testing.assert_allclose(got.ravel(), want, rtol=1e-5)
+
+
+def test_conversions_stay_out_of_chains_in_tiles() -> None:
+    """A step of another data type would keep its chain from running in tiles."""
+    nodes = [node("Cast", "x", "h", to=10), node("Cast", "h", "f", to=1), node("Add", "f b", "s"),
+             node("Relu", "s", "r"), node("Mul", "r b", "y")]  # fmt: skip
+    program = model(nodes, {"b": np.array(0.75, np.float32)}, ["n", 300], FLOAT)
+    executable = relaxvm.compile(program, cache=False)
+    texts = [c for c in executable.constants if isinstance(c, str)]
+    assert "add($0, $1); nn.relu(%0); multiply(%1, $1) -> %2" in texts
+    assert not any("cast" in text for text in texts)
+    x = np.linspace(-2, 2, 600, dtype=np.float32).reshape(2, 300)
+    want = np.maximum(x.astype(np.float16).astype(np.float32) + 0.75, 0) * 0.75
+    np.testing.assert_array_equal(relaxvm.VirtualMachine(executable).main(x), want)

@@ -49,14 +49,19 @@ _LARGE: Final = 1 << 15
 
 
 class _Member:
-    """A call of a kernel that may be a step of a chain; `chain` is the chain that contains it."""
+    """A call of a kernel that may be a step of a chain; `chain` is the chain that contains it, and
+    `fits_tiles` says whether its tensors are of float32 or bool."""
 
-    __slots__ = ("binding", "chain", "name", "operands")
+    __slots__ = ("binding", "chain", "fits_tiles", "name", "operands")
 
     def __init__(self, binding: Binding, name: str, operands: tuple[Expr, ...]) -> None:
         self.binding = binding
         self.name = name
         self.operands = operands
+        types: list[Any] = [binding.var.ty, *[operand.ty for operand in operands]]
+        self.fits_tiles = all(
+            ty.dtype in ("float32", "bool") for ty in types if type(ty) is TensorType
+        )
         self.chain: list[_Member] = [self]
 
 
@@ -118,7 +123,8 @@ def _chains(
         for var in uses(binding.value):
             users.setdefault(var, []).append(binding)
         member = _member(binding, overwritten)
-        if member is not None:
+        # Conversions have kernels of their own in C.
+        if member is not None and (not in_tiles or member.name != "cast" or member.fits_tiles):
             members[binding.var] = member
     for member in reversed(list(members.values())):
         var = member.binding.var
@@ -131,6 +137,8 @@ def _chains(
         if any(u.chain is not chain for u in using):  # type: ignore[union-attr]
             continue
         last = chain[0].binding.var
+        if in_tiles and member.fits_tiles != chain[0].fits_tiles:
+            continue  # one conversion, say, would keep the others from running in tiles
         if len(chain) < MAX_STEPS and _same_shape(var.ty, last.ty):
             chain.append(member)
             member.chain = chain
@@ -152,8 +160,8 @@ def _chains(
 
 
 def _is_in_tiles(steps: list[_Member]) -> bool:
-    ty: Any = steps[-1].binding.var.ty
-    return ty.dtype == "float32" and program_of(_chain_of(steps)) is not None
+    fits = all(step.fits_tiles for step in steps)
+    return fits and program_of(_chain_of(steps)) is not None
 
 
 def _has(ty: Any, elements: int) -> bool:

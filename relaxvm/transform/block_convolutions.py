@@ -58,6 +58,8 @@ _MOST_PLANES: Final = 8
 _FEWEST_OUTPUTS: Final = 8
 """Fewer outputs would leave most of a block empty: products with windows of one pixel are better
 left to BLAS, which needs no copy of the image for them."""
+_FEW_CHANNELS: Final = 4
+"""An image of fewer channels is in blocks only if a convolution has it there."""
 _MOST_TAPS: Final = 16
 """Of the window of a transposed convolution."""
 _MOST_BYTE_TAPS: Final = 256
@@ -322,6 +324,13 @@ class _Blocker(ExprMutator):
         if expr in self._blocks or expr in self._pending or expr in self._gates:
             return True
         return isinstance(expr, Var) and self._is_integer_result(expr)
+
+    def _may_be_in_blocks(self, x: Expr) -> bool:
+        """Whether an image is in blocks, or has enough channels for its way there and back to take
+        less time than numpy's loops over windows do."""
+        if self._is_in_blocks(x):
+            return True
+        return isinstance(x, Var) and _is_image(x.ty) and _channels(x.ty) >= _FEW_CHANNELS
 
     def _gated(self, var: Var, gate: tuple[Expr, Expr, Any], residual: Expr) -> Var:
         x, numbers, span = gate
@@ -914,7 +923,7 @@ class _Blocker(ExprMutator):
         (x,) = call.args
         attrs = call.attrs
         layout = "NCHW" if var.ty.ndim == 4 else "NCW"
-        if not self._is_in_blocks(x) or {attrs["layout"], attrs["out_layout"]} != {layout}:
+        if not self._may_be_in_blocks(x) or {attrs["layout"], attrs["out_layout"]} != {layout}:
             return False
         is_mean = "avg" in _name(call)
         steps = attrs["strides"], attrs["padding"], attrs["dilation"]
@@ -935,7 +944,7 @@ class _Blocker(ExprMutator):
         if (
             not isinstance(x, Var)
             or not _is_image(x.ty)
-            or not self._is_in_blocks(x)
+            or not self._may_be_in_blocks(x)
             or not isinstance(weight, Constant)
             or weight.data.dtype != np.float32
             or not weight.data.size
