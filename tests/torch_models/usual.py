@@ -503,3 +503,17 @@ class CrossedLimits(nn.Module):
 @case
 def crossed_limits() -> Case:
     return Case(CrossedLimits(), [(torch.tensor([0.0, 0.3, 0.5, 0.65, 0.9, 1.0]),)])
+
+
+class Conditions(nn.Module):
+    """What assertions about the elements of tensors are made of."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        ops = torch.ops.aten
+        return ops._is_all_true(x > 0), ops._is_any_true(x > 0)
+
+
+@case
+def conditions() -> Case:
+    calls = [(torch.tensor([[1.0, low], [2.0, 3.0]]),) for low in (1.0, -1.0)]
+    return Case(Conditions(), [*calls, (-torch.ones(2, 2),)])

@@ -191,6 +191,18 @@ def any_or_all(
     return cast(c, found, "uint8" if dtype_of(self) == "uint8" else "bool")
 
 
+@aten("_is_all_true")
+def is_all_true(c: Emitter, self: Tensor) -> Tensor:
+    """Whether each element is true."""
+    return any_or_all("all", c, self)
+
+
+@aten("_is_any_true")
+def is_any_true(c: Emitter, self: Tensor) -> Tensor:
+    """Whether any element is true."""
+    return any_or_all("any", c, self)
+
+
 @aten("count_nonzero", "count_nonzero.dim_IntList")
 def count_nonzero(c: Emitter, self: Tensor, dim: Any = None) -> Tensor:
     """How many elements are not 0."""
