@@ -372,7 +372,37 @@ def _from_cases(name: str, draw: Draw) -> Iterator[Any]:
         yield draw.out(want.shape, want.dtype, *args)
 
 
+def _pad(draw: Draw) -> Iterator[Any]:
+    shape = [int(i) for i in draw.rng.integers(0, 6, draw.pick([1, 1, 2, 3, 4, 5]))]
+    mode = draw.pick(["constant", "reflect", "replicate", "circular"])
+    most = 2 if draw.chance(0.6) else 7
+    least = -2 if draw.chance(0.1) else 0
+    widths = [int(i) for i in draw.rng.integers(least, most, 2 * len(shape))]
+    dims = [max(0, dim + sum(widths[2 * i : 2 * i + 2])) for i, dim in enumerate(shape)]
+    x = draw.tensor(tuple(shape), draw.pick(DTYPES))
+    value = draw.pick([0, 2, 1.0, -1.5, math.inf])
+    yield from (x, Shape(widths), mode, value, draw.out(tuple(dims), x.dtype, x))
+
+
+def _points(draw: Draw, axes: int) -> Iterator[Any]:
+    """Convolutions with windows of one element, for the most part."""
+    batch, inputs, outputs = (int(i) for i in draw.rng.integers(1, 5, 3))
+    places = tuple(int(i) for i in draw.rng.integers(0, 7, axes))
+    dtype = draw.pick(["f4", "f8"])
+    window = (draw.pick([1, 1, 1, 1, 2]),) * axes
+    x = draw.tensor((batch, inputs, *places), dtype)
+    weight = draw.tensor((outputs, inputs, *window), dtype)
+    stride, pad, groups = (draw.pick([usual] * 6 + [usual + 1]) for usual in (1, 0, 1))
+    count = tuple(max(0, dim + 2 * pad - window[0]) // stride + 1 for dim in places)
+    out = draw.out((batch, outputs, *count), dtype, x, weight)
+    settings = Shape([stride] * axes), Shape([pad] * 2 * axes), Shape([1] * axes)
+    yield from (x, weight, *settings, groups, out)
+
+
 MAKERS: dict[str, Callable[[Draw], Iterator[Any]]] = {
+    "nn.pad": _pad,
+    "nn.conv1d": lambda draw: _points(draw, 1),
+    "nn.conv2d": lambda draw: _points(draw, 2),
     "cast": _cast,
     "reshape": _reshape,
     "broadcast_to": _broadcast_to,
@@ -639,6 +669,13 @@ def large_arguments(name: str, n: int, dtype: np.dtype[Any]) -> list[Any]:
         return [x, 0, out]
     if name == "cumsum":
         return [x, 0, 0, out]
+    if name == "nn.pad":
+        return [x, Shape([0, 0]), "constant", 0, out]
+    if name in ("nn.conv1d", "nn.conv2d"):
+        axes = int(name[-2])
+        shape = (1, 1, n, 1)[: 2 + axes]
+        settings = [Shape([1] * axes), Shape([0] * 2 * axes), Shape([1] * axes), 1]
+        return [x.reshape(shape), np.ones((1,) * len(shape), dtype), *settings, out.reshape(shape)]
     if name in ("concat", "stack"):
         return [x.reshape(n, 1), -1, out.reshape((n, 1) if name == "concat" else (n, 1, 1))]
     if name == "split":

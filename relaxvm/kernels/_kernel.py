@@ -117,6 +117,7 @@ def kernel(
     check: StaticCheck | None = None,
     step: ChainStep | Unsupported | None = None,
     in_place: Literal[True] | Unsupported | None = None,
+    of_shapes: bool = False,
 ) -> Callable[[F], F]:
     """Decorator: register a function as ``relaxvm.kernel.<name>``, and its result form (see
     `relaxvm.kernels.results`) as ``relaxvm.result.<name>``.
@@ -138,6 +139,9 @@ def kernel(
             `ufunc` is a step by default, others are not.
         in_place: True if the kernel may write over an input, or why it may not.  A kernel with a
             `ufunc` may by default, others may not.
+
+        of_shapes: whether data types and shapes of results depend on those of the inputs and on
+            numbers alone, as they do for steps of chains.
 
     Kernels of this package are registered when they are looked up; others at once.
 
@@ -172,7 +176,10 @@ def kernel(
                 GLOBAL.register(PREFIX + each, run, signature=takes, effect=False, doc=doc)
                 _records[PREFIX + each] = record
                 if returning is not None and RESULT_PREFIX + each not in _VIEWS:
-                    compute = result_form(name, run, with_checks)
+                    compute = result_form(
+                        name, run, with_checks,
+                        is_of_shapes=of_shapes or isinstance(step, ChainStep),
+                    )  # fmt: skip
                     GLOBAL.register(RESULT_PREFIX + each, compute, signature=returning, doc=doc)
 
         names = (name, *aliases)

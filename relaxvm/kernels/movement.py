@@ -324,7 +324,7 @@ def broadcast_to(x: Tensor, out: Out) -> None:
     assign(out, x)
 
 
-@kernel("concat")
+@kernel("concat", of_shapes=True)
 def concat(*tensors: SameType, axis: Axis, out: Out) -> None:
     """out = the tensors joined along an axis.  Their other axes have equal lengths."""
     shape = list(tensors[0].shape)

@@ -334,6 +334,64 @@ static int take(const RvmKernelCall *call) {
     return RVM_OK;
 }
 
+/* ---- padding ------------------------------------------------------------------------------------- */
+enum { CONSTANT, REFLECT, REPLICATE };
+static const char *const pad_modes[] = {"constant", "reflect", "replicate", NULL};
+
+typedef struct {
+    RvmInts widths;
+    int64_t mode;
+} PadParams;
+
+/* The element along an axis that is at a place of the result; -1 for one of the padding's own. */
+static inline int64_t padded_place(int64_t place, int64_t dim, int64_t mode) {
+    if (place >= 0 && place < dim) return place;
+    if (mode == CONSTANT) return -1;
+    if (mode == REPLICATE) return place < 0 ? 0 : dim - 1;
+    return place < 0 ? -place : 2 * (dim - 1) - place;
+}
+
+/* Whether an axis can be padded by these widths to the length that it has in the result. */
+static int can_pad(int64_t dim, int64_t front, int64_t back, int64_t length, int64_t mode) {
+    const int64_t most = INT64_C(1) << 40;
+    if (front < -most || front > most || back < -most || back > most || dim > most) return 0;
+    if (front + dim + back != length) return 0;
+    if (mode == CONSTANT || (front == 0 && back == 0)) return 1;
+    return front >= 0 && back >= 0 && dim > 0 && (mode == REPLICATE || (front < dim && back < dim));
+}
+
+/* pad(x, widths, mode, number, out) */
+static int pad(const RvmKernelCall *call) {
+    const RvmBuffer *x = &call->buffers[0], *value = x + 1, *out = x + 2;
+    const PadParams *params = (const PadParams *)call->params;
+    const int64_t *widths = params->widths.values;
+    int64_t mode = params->mode, item = out->item, at[RVM_MAX_DIMS] = {0};
+    int last = x->ndim - 1;
+    if (last < 0 || params->widths.count != 2 * x->ndim || out->ndim != x->ndim ||
+        !rvm_is_contiguous(x) || !rvm_is_contiguous(out) || !rvm_is_input(x, out))
+        return RVM_ASK_REFERENCE;
+    for (int i = 0; i <= last; i++)
+        if (!can_pad(x->dims[i], widths[2 * i], widths[2 * i + 1], out->dims[i], mode))
+            return RVM_ASK_REFERENCE;
+    if (rvm_length(out) == 0) return RVM_OK;
+    char *to = out->data;
+    for (;;) {
+        int64_t row = 0;
+        for (int i = 0; i < last && row >= 0; i++) {
+            int64_t place = padded_place(at[i] - widths[2 * i], x->dims[i], mode);
+            row = place < 0 ? -1 : row * x->dims[i] + place;
+        }
+        const char *from = x->data + row * x->dims[last] * item;
+        for (int64_t i = 0; i < out->dims[last]; i++, to += item) {
+            int64_t place = row < 0 ? -1 : padded_place(i - widths[2 * last], x->dims[last], mode);
+            memcpy(to, place < 0 ? value->data : from + place * item, (size_t)item);
+        }
+        int axis = last - 1;
+        for (; axis >= 0 && ++at[axis] == out->dims[axis]; axis--) at[axis] = 0;
+        if (axis < 0) return RVM_OK;
+    }
+}
+
 /* ---- constants ---------------------------------------------------------------------------------- */
 /* All elements of out = a number of its data type. */
 static int put_everywhere(const RvmBuffer *out, const char *number) {
@@ -386,6 +444,9 @@ static const RvmArgument split_arguments[] = {
 static const RvmArgument take_arguments[] = {
     RVM_BUFFER(TENSOR), RVM_BUFFER(TENSOR), RVM_FIELD(INT_OR_NONE, TakeParams, axis),
     RVM_FIELD_OF(take_modes, CHOICE_OR_NOTHING, TakeParams, mode), RVM_BUFFER(OUT)};
+static const RvmArgument pad_arguments[] = {
+    RVM_BUFFER(TENSOR), RVM_FIELD(INTS, PadParams, widths),
+    RVM_FIELD_OF(pad_modes, CHOICE, PadParams, mode), RVM_BUFFER(NUMBER), RVM_BUFFER(OUT)};
 static const RvmArgument fill_arguments[] = {RVM_BUFFER(NUMBER), RVM_BUFFER(OUT)};
 static const RvmArgument full_arguments[] = {RVM_BUFFER(TENSOR_OR_NUMBER), RVM_BUFFER(OUT)};
 static const RvmArgument out_arguments[] = {RVM_BUFFER(OUT)};
@@ -407,6 +468,7 @@ const RvmImplementation rvm_movement[] = {
     MOVEMENT("stack", stack, join_arguments),
     MOVEMENT("split", split, split_arguments),
     MOVEMENT("take", take, take_arguments),
+    MOVEMENT("nn.pad", pad, pad_arguments),
     MOVEMENT("fill", fill, fill_arguments),
     MOVEMENT("full", fill, full_arguments),
     MOVEMENT("zeros", zeros, out_arguments),

@@ -118,6 +118,46 @@ static int linear(const RvmKernelCall *call) {
     return RVM_OK;
 }
 
+typedef struct {
+    RvmInts strides, padding, dilation;
+    int64_t groups;
+} ConvParams;
+
+/* A convolution with a window of one element, which is a product of matrices. */
+static int points(const RvmKernelCall *call) {
+    const ConvParams *params = (const ConvParams *)call->params;
+    RvmBuffer x = call->buffers[0], weight = call->buffers[1], out = call->buffers[2];
+    int axes = x.ndim - 2;
+    if (axes < 1 || weight.ndim != x.ndim || out.ndim != x.ndim || params->groups != 1 ||
+        params->strides.count != axes || params->padding.count != 2 * axes ||
+        params->dilation.count != axes || !rvm_is_contiguous(&x) || !rvm_is_contiguous(&weight) ||
+        !rvm_is_contiguous(&out) || x.dtype != weight.dtype)
+        return RVM_ASK_REFERENCE;
+    for (int i = 0; i < axes; i++)
+        if (weight.dims[2 + i] != 1 || x.dims[2 + i] == 0 || params->strides.values[i] != 1 || params->padding.values[i] ||
+            params->padding.values[axes + i] || params->dilation.values[i] < 1)
+            return RVM_ASK_REFERENCE;
+    if (x.dims[0] != out.dims[0] || !rvm_same_dims(x.dims + 2, out.dims + 2, axes))
+        return RVM_ASK_REFERENCE;
+    RvmBuffer *images[2] = {&x, &out};
+    for (int i = 0; i < 2; i++) { /* all places of an image as one axis */
+        images[i]->dims[2] = rvm_product(images[i]->dims, 2, images[i]->ndim);
+        images[i]->strides[2] = images[i]->item;
+        images[i]->ndim = 3;
+    }
+    weight.ndim = 2;
+    return product(call, &weight, &x, &out, 0, 0);
+}
+
+static const RvmArgument conv_arguments[] = {
+    RVM_BUFFER(TENSOR),
+    RVM_BUFFER(TENSOR),
+    RVM_FIELD(INTS, ConvParams, strides),
+    RVM_FIELD(INTS, ConvParams, padding),
+    RVM_FIELD(INTS, ConvParams, dilation),
+    RVM_FIELD(INT, ConvParams, groups),
+    RVM_BUFFER(OUT),
+};
 static const RvmArgument product_arguments[] = {RVM_BUFFER(TENSOR), RVM_BUFFER(TENSOR), RVM_BUFFER(OUT)};
 static const RvmArgument linear_arguments[] = {
     RVM_BUFFER(TENSOR), RVM_BUFFER(TENSOR), RVM_BUFFER(TENSOR_OR_NONE), RVM_BUFFER(OUT)};
@@ -127,10 +167,18 @@ static const RvmArgument linear_arguments[] = {
      RVM_ARGUMENTS(arguments_of), .dtypes = RVM_BUILTIN & ~RVM_DTYPE_BIT(RVM_DTYPE_F16),            \
      .most_bytes = RVM_SMALL_RESULT}
 
+/* The reference may add up the terms in another order. */
+#define POINTS(kernel_name)                                                                   \
+    {.name = "products." kernel_name, .kernel = kernel_name, .run = points,                   \
+     RVM_ARGUMENTS(conv_arguments), .dtypes = RVM_DTYPE_BIT(RVM_DTYPE_F32) | RVM_DTYPE_BIT(RVM_DTYPE_F64), \
+     .most_bytes = RVM_SMALL_RESULT, .ulp = RVM_SUM_ULP}
+
 const RvmImplementation rvm_products[] = {
     PRODUCT("matmul", matmul, product_arguments),
     PRODUCT("matmul_nt", matmul_nt, product_arguments),
     PRODUCT("matmul_tn", matmul_tn, product_arguments),
     PRODUCT("linear", linear, linear_arguments),
+    POINTS("nn.conv1d"),
+    POINTS("nn.conv2d"),
     {.name = NULL},
 };
