@@ -160,7 +160,10 @@ static int multiply_tiles(const RvmKernelCall *call, void *work, int64_t piece, 
         int some = blocks - b >= RVM_TILE_BLOCKS ? RVM_TILE_BLOCKS : 1;
         for (int64_t t = d->first + part.inner; t < d->first + part.inner_end; t++) {
             int64_t from = row_of(d, t), rows = row_of(d, t + 1) - from;
-            if (run_tile(&l, of_lines[some - 1][rows - 1], some, lines_at(d, from), 0, from, (int)rows, b))
+            /* While the first tile is multiplied by its weights, those that follow come from memory. */
+            int64_t ahead = t == d->first + part.inner ? some * l.terms * RVM_BLOCK : 0;
+            if (run_tile(&l, of_lines[some - 1][rows - 1], some, lines_at(d, from), ahead, from, (int)rows,
+                         b))
                 return RVM_FAILED;
         }
     }

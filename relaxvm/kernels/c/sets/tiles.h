@@ -14,8 +14,8 @@
 /* Floats of the lines of a row. */
 static inline int64_t lines_of(int64_t terms) { return (terms + LINE - 1) / LINE * LINE; }
 
-/* A tile of rows, which are `x_row` floats apart if `are_lines` is 0, and else lines one after the other.
- * Sums go to `out`, whose rows are `out_row` floats apart. */
+/* A tile of rows, which are `x_row` floats apart if `are_lines` is 0, and else lines one after the other: then
+ * `x_row` is how many floats ahead weights are fetched to the second-level cache, or 0 for none.  Sums go to `out`, whose rows are `out_row` floats apart. */
 typedef void (*TileCall)(const float *x, int64_t x_row, const float *weight, int64_t weight_block,
                          int64_t terms, const float *bias, float *out, int64_t out_row);
 
@@ -34,9 +34,11 @@ static inline __attribute__((always_inline)) void tile(int rows, int blocks, int
 #define STEP(value)                                                                              \
     {                                                                                            \
         vf weight[FEW_ROWS_BLOCKS * RVM_LINE_VECTORS];                                           \
-        _Pragma("GCC unroll 4") for (int b = 0; b < blocks; b++)                                 \
+        _Pragma("GCC unroll 4") for (int b = 0; b < blocks; b++) {                               \
             _Pragma("GCC unroll 4") for (int v = 0; v < nv; v++)                                 \
                 weight[b * nv + v] = rvm_load(w + b * weight_block + v * RVM_LANES);             \
+            if (are_lines && x_row) __builtin_prefetch(w + b * weight_block + x_row, 0, 2);      \
+        }                                                                                        \
         _Pragma("GCC unroll 16") for (int r = 0; r < rows; r++) {                                \
             vf one = rvm_all(value);                                                             \
             _Pragma("GCC unroll 16") for (int v = 0; v < blocks * nv; v++)                       \
