@@ -170,9 +170,7 @@ class _Compiler:
         bools = sum(1 << i for i, place in enumerate(self.inputs) if place.holds == _BOOL)
         numbers = [*map(float, self.numbers), *[0.0] * (_MOST_NUMBERS - len(self.numbers))]
         head = len(self.inputs), len(self.steps), len(self.numbers), _MOST_REGISTERS, self.has_plan
-        return struct.pack(
-            f"=5B3xI{_MOST_NUMBERS}f{5 * _MOST_STEPS}s", *head, bools, *numbers, bytes(steps)
-        )
+        return struct.pack(f"=5B3xI{_MOST_NUMBERS}f", *head, bools, *numbers) + steps
 
     def _code(self, place: _Place, homes: dict[int, int]) -> int:
         if place.kind == "$":

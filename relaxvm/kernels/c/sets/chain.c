@@ -372,13 +372,18 @@ static int is_covered(const RvmBuffer *inputs, int count, const RvmBuffer *out) 
 
 #define SMALL 1024
 
+/* No memory; asked before the lock is released, it turns short results away at once. */
+static int64_t tiles_workspace(const RvmKernelCall *call) {
+    const Program *program = (const Program *)((const RvmProgram *)call->params)->bytes;
+    return program->has_plan && rvm_length(&call->buffers[call->count - 1]) < SMALL ? -1 : 0;
+}
+
 static int tiles(const RvmKernelCall *call) {
     const Program *program = (const Program *)((const RvmProgram *)call->params)->bytes;
     const RvmBuffer *out = &call->buffers[call->count - 1];
     Chain chain;
     if (call->count != program->inputs + 1 || !rvm_is_contiguous(out)) return RVM_ASK_REFERENCE;
     chain.count = rvm_length(out);
-    if (program->has_plan && chain.count < SMALL) return RVM_ASK_REFERENCE;
     for (int i = 0; i < program->inputs; i++)
         if (!set_input(&chain.inputs[i], &call->buffers[i], out, program->bools >> i & 1))
             return RVM_ASK_REFERENCE;
@@ -405,7 +410,8 @@ static const RvmArgument tiles_arguments[] = {
     RVM_BUFFER(TENSORS), {RVM_ARG_PROGRAM, 0, NULL}, RVM_BUFFER(OUT)};
 
 const RvmImplementation RVM_NAME(rvm_chain)[] = {
-    {.name = "chain.tiles", .kernel = "fused", .run = tiles, RVM_ARGUMENTS(tiles_arguments),
-     .dtypes = RVM_DTYPE_BIT(RVM_DTYPE_F32), .most_bytes = RVM_ANY_RESULT, .is_unlocked = 1},
+    {.name = "chain.tiles", .kernel = "fused", .run = tiles, .workspace = tiles_workspace,
+     RVM_ARGUMENTS(tiles_arguments), .dtypes = RVM_DTYPE_BIT(RVM_DTYPE_F32),
+     .most_bytes = RVM_ANY_RESULT, .is_unlocked = 1},
     {.name = NULL},
 };
