@@ -16,7 +16,9 @@ import pytest
 
 import relaxvm
 from relaxvm.errors import LimitError, RelaxVMError
+from relaxvm.frontend.common.emitter import Problem
 from relaxvm.frontend.torch import from_exported_program
+from relaxvm.frontend.torch.operators import complex_numbers
 
 from . import children
 from .torch_fixtures import load
@@ -149,6 +151,12 @@ def test_operators_that_complex_numbers_do_not_have_are_listed() -> None:
 
     with pytest.raises(RelaxVMError, match=r"1 node has an operator .* supported:\n  aten::fmod"):
         from_exported_program(edited(archive("rotary"), change))
+
+
+def test_an_einsum_of_complex_numbers_needs_one() -> None:
+    """As in a malformed program."""
+    with pytest.raises(Problem, match="expected a complex operand, got none"):
+        complex_numbers.einsum(None, "->", [])
 
 
 def test_an_input_that_is_changed_has_to_be_writable() -> None:

@@ -138,7 +138,7 @@ def _pair(c: Emitter, x: Any, like: Tensor | None = None) -> Pair:
 
 def _both(c: Emitter, a: Any, b: Any) -> tuple[Pair, Pair]:
     pairs = [each.real for each in (a, b) if isinstance(each, Pair)]
-    like = pairs[0] if pairs else next(each for each in (a, b) if is_tensor(each))
+    like = pairs[0] if pairs else next((each for each in (a, b) if is_tensor(each)), None)
     return _pair(c, a, like), _pair(c, b, like)
 
 
@@ -316,7 +316,9 @@ def einsum(c: Emitter, equation: str, tensors: Any, path: Any = None) -> Pair:
     """The sum of R.einsum of all choices of parts, as products of sums are."""
     if len(tensors) > _MOST_OPERANDS:
         raise Problem(f"einsum of complex numbers: expected at most {_MOST_OPERANDS} operands")
-    like = next(each.real for each in tensors if isinstance(each, Pair))
+    like = next((each.real for each in tensors if isinstance(each, Pair)), None)
+    if like is None:
+        raise Problem("einsum of complex numbers: expected a complex operand, got none")
     parts: list[Tensor | None] = [None, None]
     for chosen in itertools.product(range(2), repeat=len(tensors)):
         if any(i and not isinstance(each, Pair) for i, each in zip(chosen, tensors, strict=True)):
