@@ -583,7 +583,7 @@ sqrt, quick = linked("relaxvm.kernel.sqrt")
 assert quick is np.sqrt
 softmax, quick = linked("relaxvm.kernel.nn.softmax")
 assert quick is softmax, quick
-pad, quick = linked("relaxvm.kernel.nn.pad")
+shuffle, quick = linked("relaxvm.kernel.nn.pixel_shuffle")
 assert quick is None
 copy, quick = linked("vm.builtin.copy")
 assert quick == "vm.builtin.copy"
