@@ -88,10 +88,12 @@ def parts_text(place: Location) -> str:
 def part_lines(debug: DebugInfo, place: Location) -> list[str]:
     """Return the lines of source of the other bindings that an operation was made of, the last
     ones, each once; without the line of the operation itself."""
+    own = None if place.span is None else (place.span.file, place.span.line)
     found: dict[str, None] = {}
     for span, _ in place.parts[-_PARTS:]:
-        is_known = span is not None and (place.span is None or span.line != place.span.line)
-        text = debug.line(span.file, span.line) if span is not None and is_known else None
+        if span is None or (span.file, span.line) == own:
+            continue
+        text = debug.line(span.file, span.line)
         if text is not None:
             found[text.strip()] = None
     return list(found)

@@ -214,7 +214,8 @@ def _split(x: Tensor, indices_or_sections: Any, axis: int) -> Any:
     if not isinstance(indices_or_sections, int):
         places = [0, *map(int, indices_or_sections)]
         if places != sorted(places):
-            raise NotImplementedError("TVM lowers indices in increasing order only")
+            # The caller makes of it what LegalizeOps does, as of other operators without a formula.
+            raise NotImplementedError("split: topi.split takes indices in increasing order only")
     return topi.split(x, indices_or_sections, axis)
 
 
