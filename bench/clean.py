@@ -9,6 +9,8 @@ from pathlib import Path
 
 _SETTINGS = ("OPENBLAS_", "MKL_", "OMP_", "GOTO_", "BLIS_")
 _MARK = "RELAXVM_BENCH_CLEAN"
+LIMIT = "RELAXVM_BENCH_LIMIT"
+"""The variable that says which instructions ``limited.py`` leaves."""
 
 
 def restart() -> None:
@@ -25,7 +27,8 @@ def restart() -> None:
 
 
 def machine() -> str:
-    """Return the name of the processor, if known, and the number of cores."""
+    """Return the name of the processor, if known, the instructions that are left of it, and the
+    number of cores."""
     name = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():
@@ -33,4 +36,6 @@ def machine() -> str:
             if line.startswith("model name"):
                 name = line.partition(":")[2].strip()
                 break
+    if limit := os.environ.get(LIMIT):
+        name += f", limited to {limit}"
     return f"{name}, {os.cpu_count()} cores, {platform.system()}"
