@@ -69,6 +69,10 @@ _IN_BLOCKS: Final = 6
 _SMALLEST_WINOGRAD: Final = 7
 """Results along an axis from which on the transforms of Winograd's method pay."""
 
+_FEWEST_PIXELS: Final = 64
+"""Results of a batch from which on it pays to read Winograd's weights, which are four times as
+many: with fewer, a run takes as long as they come from memory."""
+
 _ANYWHERE: Final = frozenset(
     f"relax.{name}"
     for name in (
@@ -1222,10 +1226,11 @@ def _suits_winograd(ty: Any, steps: Any, outputs: int, channels: int) -> bool:
     strides, padding, dilation = steps
     if {*strides, *dilation} != {1} or max(padding) > 2 or min(outputs, channels) < BLOCK:
         return False
-    *_, height, width = _four_dims(ty)
-    return all(
-        not isinstance(dim, IntImm) or dim.value >= _SMALLEST_WINOGRAD for dim in (height, width)
-    )
+    batch, _, height, width = _four_dims(ty)
+    if any(isinstance(dim, IntImm) and dim.value < _SMALLEST_WINOGRAD for dim in (height, width)):
+        return False
+    dims = [dim.value for dim in (batch, height, width) if isinstance(dim, IntImm)]
+    return len(dims) < 3 or math.prod(dims) >= _FEWEST_PIXELS
 
 
 def _padded(vector: NDArray[Any]) -> NDArray[Any]:
