@@ -9,8 +9,11 @@
  * alone, so that there are never more threads at work than there are for one section besides those of
  * Python.
  *
- * A worker that has nothing to do looks for the next section for some microseconds, since kernels follow each
- * other, and then sleeps.  Where that was in vain, it looks for a shorter time after the next section.
+ * A worker that has nothing to do looks for the next section for a while, since kernels follow each other, and
+ * then sleeps: to wake it takes 30 us and more on virtual machines, and the caller's time for a call to the
+ * system.  Where that was in vain, it looks for a shorter time after the next section.  A caller that has no
+ * more pieces looks for the end of the others' in the same way.  (The workers of onnxruntime look for tens of
+ * milliseconds.)
  *
  * A caller may fork in the middle of its section: it looks at signals, and a handler of Python may do anything.
  * The child has no workers, so what these have begun ends before the fork, and both processes go on with the
@@ -29,9 +32,11 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Nanoseconds that a thread looks for work before it sleeps: at most and at least. */
-#define RVM_LONGEST_LOOK 50000
+/* Nanoseconds that a thread looks for work before it sleeps: at most and at least, and at most where there are
+ * more threads than processors, so that it may take time from the one that it waits for. */
+#define RVM_LONGEST_LOOK 1000000
 #define RVM_SHORTEST_LOOK 2000
+#define RVM_CROWDED_LOOK 50000
 /* Milliseconds between looks at the clock and at signals, for a caller that waits. */
 #define RVM_WAIT_MS 10
 
@@ -43,9 +48,11 @@ static struct {
     int found;             /* processors; 0: not asked yet; atomic */
     int knows_forks;       /* whether this module's functions are called when the process forks */
     int quota;             /* processors that a group of processes has; 0: any number */
+    int processors;        /* when the first worker was started */
     int workers;           /* started */
     int asleep;
     uint32_t round;        /* counts sections; atomic */
+    int64_t published;     /* when the last of them began, in nanoseconds */
     rvm_section *section;
 } rvm_pool = {.busy = PTHREAD_MUTEX_INITIALIZER,
               .mutex = PTHREAD_MUTEX_INITIALIZER,
@@ -86,18 +93,25 @@ static int rvm_look_for(const uint32_t *round, uint32_t seen, int64_t nanosecond
     return 0;
 }
 
+/* How long a thread looks for others, at most. */
+static int64_t rvm_longest_look(void) {
+    int is_crowded = __atomic_load_n(&rvm_pool.wanted, __ATOMIC_RELAXED) > rvm_pool.processors;
+    return is_crowded ? RVM_CROWDED_LOOK : RVM_LONGEST_LOOK;
+}
+
 static void *rvm_worker(void *unused) {
     uint32_t seen = 0;
     int64_t look = RVM_LONGEST_LOOK;
     (void)unused;
     for (;;) {
-        int64_t begin = rvm_clock_ns();
-        int is_in_vain = !rvm_look_for(&rvm_pool.round, seen, look);
+        int64_t begin = rvm_clock_ns(), longest = rvm_longest_look();
+        rvm_look_for(&rvm_pool.round, seen, look < longest ? look : longest);
         pthread_mutex_lock(&rvm_pool.mutex);
         rvm_pool.asleep++;
         while (rvm_pool.round == seen) pthread_cond_wait(&rvm_pool.work, &rvm_pool.mutex);
         rvm_pool.asleep--;
-        if (!is_in_vain || rvm_clock_ns() - begin < RVM_LONGEST_LOOK) look = RVM_LONGEST_LOOK;
+        /* Not how long it slept: to wake takes time, too. */
+        if (rvm_pool.published - begin < longest) look = longest;
         else if (look > RVM_SHORTEST_LOOK) look /= 2;
         seen = rvm_pool.round;
         rvm_section *s = rvm_pool.section;
@@ -195,6 +209,7 @@ static uint32_t rvm_count_sections(void) { return __atomic_load_n(&rvm_pool.roun
 static int rvm_start_workers(int count) {
     if (rvm_pool.workers >= count) return rvm_pool.workers;
     if (!rvm_pool.knows_forks) return 0;
+    if (rvm_pool.workers == 0) rvm_pool.processors = rvm_processors();
     static const int own[] = {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTRAP};
     sigset_t all, before;
     sigfillset(&all); /* signals are for Python's threads, ... */
@@ -233,6 +248,7 @@ static void rvm_publish(rvm_section *s, int threads) {
     s->threads = threads;
     pthread_mutex_lock(&rvm_pool.mutex);
     rvm_pool.section = s;
+    rvm_pool.published = rvm_clock_ns();
     __atomic_add_fetch(&rvm_pool.round, 1, __ATOMIC_RELEASE);
     int awake = rvm_pool.workers - rvm_pool.asleep, missing = threads - 1 - awake;
     if (missing >= rvm_pool.asleep) pthread_cond_broadcast(&rvm_pool.work);
@@ -243,7 +259,7 @@ static void rvm_publish(rvm_section *s, int threads) {
 
 /* Wait for those who are inside of a section that is no longer published. */
 static void rvm_wait_for(rvm_section *s) {
-    int64_t end = rvm_clock_ns() + RVM_LONGEST_LOOK;
+    int64_t end = rvm_clock_ns() + rvm_longest_look();
     while (__atomic_load_n(&s->inside, __ATOMIC_ACQUIRE) > 0 && rvm_clock_ns() < end)
         for (int i = 0; i < 16; i++) rvm_relax();
     pthread_mutex_lock(&rvm_pool.mutex); /* who was inside has let go of it */
