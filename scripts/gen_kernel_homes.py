@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import numpy as np
 from generated import Files, main
 
 from relaxvm import kernels, registry
-from relaxvm.kernels import _kernel
+from relaxvm.kernels import _chains, _kernel, _tiles
 
 PATH = "relaxvm/kernels/_homes.py"
 
@@ -81,9 +82,9 @@ def made() -> str:
         "",
         "from __future__ import annotations",
         "",
-        "from typing import Final",
+        "from typing import Any, Final",
         "",
-        '__all__ = ["ALIASES", "KERNELS", "UFUNCS"]',
+        '__all__ = ["ALIASES", "KERNELS", "STEPS", "UFUNCS"]',
         "",
         "KERNELS: Final = {",
     ]
@@ -97,7 +98,47 @@ def made() -> str:
     lines += ["}", '"""Other name of a kernel -> its name."""', ""]
     lines += ["UFUNCS: Final = {", *[f'    "{a}": "{b}",' for a, b in sorted(ufuncs.items())]]
     lines += ["}", '"""Kernel that is a ufunc -> the name that numpy has for it."""', ""]
+    lines += ["STEPS: Final[dict[str, tuple[Any, ...]]] = {"]
+    lines += [f'    "{name}": {_written(form)},' for name, form in sorted(steps().items())]
+    about = "Step of a fused chain -> the fields of `relaxvm.kernels._chains.Form`."
+    lines += ["}", f'"""{about}"""', ""]
     return "\n".join(lines)
+
+
+def steps() -> dict[str, tuple[Any, ...]]:
+    """The steps of fused chains, by the names of their kernels."""
+    found = {}
+    for full in registry.GLOBAL.names():
+        name = full.removeprefix(registry.KERNEL_PREFIX)
+        step = None if name == full else _kernel.step_of(name)
+        if step is not None:
+            chain = None if step.chain is None else step.chain(np.dtype(np.float32))
+            if chain is not None and not _runs_in_tiles(chain):
+                chain = None
+            form = (step.arity, step.takes_dtype, step.choices, step.chain is not None, chain)
+            found[name] = form
+    return found
+
+
+def _runs_in_tiles(chain: str) -> bool:
+    names = {step.name.removeprefix("numpy.") for step in _chains.inner_chain(chain).steps}
+    return names <= {*_tiles.STEPS}
+
+
+def _written(form: tuple[Any, ...]) -> str:
+    """A tuple without the last fields that have their defaults, in lines that are not long."""
+    defaults = (None, False, (), False, None)
+    while form[-1] == defaults[len(form) - 1]:
+        form = form[:-1]
+    items = [json.dumps(x) if isinstance(x, str) else _texts(x) for x in form]
+    line = f"({', '.join(items)},)" if len(items) == 1 else f"({', '.join(items)})"
+    if len(line) < 70:
+        return line
+    return "(\n" + "".join(f"        {item},\n" for item in items) + "    )"
+
+
+def _texts(value: Any) -> str:
+    return repr(value).replace("'", '"')
 
 
 def facts() -> tuple[dict[str, str], dict[str, str]]:

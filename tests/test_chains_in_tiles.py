@@ -65,7 +65,7 @@ def test_each_step_is_its_kernel(step: str, which: str) -> None:
     """The same bits and warnings; functions of `nn.apply` are those of the set."""
     text = chain_of(step)
     program = fused.parse(text)
-    _tiles.offer(text, program)
+    _tiles.offer(text)
     for size in (1030, 2048):
         inputs = [drawn(i, size) for i in range(program.num_inputs)]
         got, want = np.zeros(size, np.float32), np.zeros(size, np.float32)
@@ -93,7 +93,7 @@ def test_operands_are_laid_over_the_result(
     shape: tuple[int, ...], other: tuple[int, ...], which: str
 ) -> None:
     text = "multiply($0, $1); add(%0, $1); nn.apply(%1, relu); subtract($1, %2) -> %3"
-    _tiles.offer(text, fused.parse(text))
+    _tiles.offer(text)
     x, y = drawn(0, *shape), drawn(1, *other)
     with np.errstate(all="ignore"):
         want = y - np.maximum(x * y + y, np.float32(0)) - np.float32(0)
@@ -111,7 +111,7 @@ def test_operands_are_laid_over_the_result(
 @pytest.mark.parametrize("which", SETS)
 def test_conditions_may_be_tensors(which: str) -> None:
     text = "where($0, $1, 2.0); add(%0, $2) -> %1"
-    _tiles.offer(text, fused.parse(text))
+    _tiles.offer(text)
     x, y = drawn(0, 70, 50), drawn(1, 50)
     for cond in (drawn(2, 70, 50) > 0, drawn(3, 70, 1) > 0, np.array(True)):
         got = np.zeros_like(x)
@@ -133,7 +133,7 @@ REFUSED = {
 @pytest.mark.parametrize("case", [*REFUSED, "overlap"])
 def test_what_is_left_to_the_reference(case: str) -> None:
     text = "nn.apply($0, relu); add(%0, 1.0) -> %1"
-    _tiles.offer(text, fused.parse(text))
+    _tiles.offer(text)
     if case == "overlap":
         memory = np.ones(4001, np.float32)
         inputs, out = [memory[1:]], memory[:-1]

@@ -15,7 +15,6 @@ from relaxvm.kernels import _table, bfloat16, integers
 from relaxvm.kernels._tiles import offer
 from relaxvm.kernels.blocks import BLOCK
 from relaxvm.kernels.cpu import SETS
-from relaxvm.kernels.fused import parse
 
 from .operators.trees import forest
 from .test_kernel_sets import Kernel, of_set, reference
@@ -395,7 +394,7 @@ CHAINS = (
 def chain(of: Hostile) -> list[Any]:
     shape = [of.some(3, 1, 2), of.some(700, 1, 5, 16), of.some(3, 1, 40)][: of.some(3, 1, 2)]
     text = of.some(*CHAINS)
-    offer(text, parse(text))
+    offer(text)
     first = of.tensor(*shape)
     second = of.some(shape, shape[-1:], [1] * len(shape), [*shape[:-1], 1], [])
     return [first > 0 if text.startswith("where") else first, of.tensor(*second), text,

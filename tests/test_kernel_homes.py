@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import sys
 
+import pytest
+
+from relaxvm.kernels.cpu import CPU, SETS
+
 from . import children
 
 ALL = """
@@ -35,6 +39,17 @@ print(get_func("relaxvm.kernel.nn.softmax") is not None, get_func("relaxvm.kerne
 """
 
 
+CHAIN = """
+import sys
+import numpy as np
+from relaxvm.kernels import _families
+run, _ = _families.deferred("relaxvm.kernel.fused")
+x, out = np.full(4096, 4, np.float32), np.empty(4096, np.float32)
+run(x, "relu($0); rsqrt(%0); multiply(%1, 2) -> %2", out)
+print(out[0], "relaxvm.kernels.fused" in sys.modules or "relaxvm.kernels._kernel" in sys.modules)
+"""
+
+
 def run(code: str, *args: str) -> str:
     done = children.run([sys.executable, "-c", code, *args], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -50,3 +65,8 @@ def test_other_modules_are_not_imported() -> None:
     assert "relaxvm.kernels.elementwise" in imported.split()
     assert "relaxvm.kernels.convolution" not in imported.split()
     assert found == "True None"
+
+
+@pytest.mark.skipif(CPU not in SETS, reason="no kernels in C")
+def test_a_chain_in_c_imports_no_kernels() -> None:
+    assert run(CHAIN).split() == ["1.0", "False"]

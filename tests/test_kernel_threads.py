@@ -21,7 +21,6 @@ from relaxvm.errors import CancelledError, LimitError
 from relaxvm.kernels import bfloat16, blocks, integers, linear
 from relaxvm.kernels._tiles import offer
 from relaxvm.kernels.cpu import SETS
-from relaxvm.kernels.fused import parse
 
 from . import children
 from .operators.trees import forest
@@ -71,7 +70,7 @@ def gathered() -> tuple[str, list[Any], list[tuple[int, ...]]]:
 
 def chain() -> tuple[str, list[Any], list[tuple[int, ...]]]:
     text = "add($0, $1); nn.apply(%0, tanh); multiply(%1, $0) -> %2"
-    offer(text, parse(text))
+    offer(text)
     return "fused", [drawn(70, 30, 101), drawn(30, 1), text], [(70, 30, 101)]
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
-__all__ = ["ALIASES", "KERNELS", "UFUNCS"]
+__all__ = ["ALIASES", "KERNELS", "STEPS", "UFUNCS"]
 
 KERNELS: Final = {
     "bfloat16": (
@@ -359,3 +359,80 @@ UFUNCS: Final = {
     "trunc": "trunc",
 }
 """Kernel that is a ufunc -> the name that numpy has for it."""
+
+STEPS: Final[dict[str, tuple[Any, ...]]] = {
+    "abs": (1,),
+    "acos": (1,),
+    "acosh": (1,),
+    "add": (2,),
+    "asin": (1,),
+    "asinh": (1,),
+    "astype": (2, True),
+    "atan": (1,),
+    "atan2": (2,),
+    "atanh": (1,),
+    "bitwise_and": (2,),
+    "bitwise_not": (1,),
+    "bitwise_or": (2,),
+    "bitwise_xor": (2,),
+    "cast": (2, True),
+    "ceil": (1,),
+    "cos": (1,),
+    "cosh": (1,),
+    "divide": (2,),
+    "equal": (2,),
+    "erf": (1, False, (), True),
+    "exp": (1,),
+    "expm1": (1,),
+    "floor": (1,),
+    "floor_divide": (2,),
+    "floor_mod": (2,),
+    "greater": (2,),
+    "greater_equal": (2,),
+    "isfinite": (1,),
+    "isinf": (1,),
+    "isnan": (1,),
+    "left_shift": (2,),
+    "less": (2,),
+    "less_equal": (2,),
+    "log": (1,),
+    "log1p": (1,),
+    "log_add_exp": (2,),
+    "logical_and": (2,),
+    "logical_not": (1,),
+    "logical_or": (2,),
+    "logical_xor": (2,),
+    "maximum": (2,),
+    "minimum": (2,),
+    "mod": (2,),
+    "multiply": (2,),
+    "negative": (1,),
+    "nn.apply": (
+        2,
+        False,
+        ("relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "erf", "exp", "hard_swish"),
+    ),
+    "nn.gelu": (1, False, (), True),
+    "nn.gelu_tanh": (1, False, (), True),
+    "nn.relu": (1, False, (), True, "maximum($0, 0) -> %0"),
+    "nn.silu": (1, False, (), True),
+    "not_equal": (2,),
+    "power": (2,),
+    "relu": (1, False, (), True, "maximum($0, 0) -> %0"),
+    "remainder": (2,),
+    "right_shift": (2,),
+    "round": (1,),
+    "rsqrt": (1, False, (), True, "sqrt($0); numpy.reciprocal(%0) -> %1"),
+    "sigmoid": (1, False, (), True),
+    "sign": (1,),
+    "sin": (1,),
+    "sinh": (1,),
+    "sqrt": (1,),
+    "square": (1,),
+    "subtract": (2,),
+    "tan": (1,),
+    "tanh": (1,),
+    "trunc": (1,),
+    "where": (3,),
+}
+"""Step of a fused chain -> the fields of `relaxvm.kernels._chains.Form`."""

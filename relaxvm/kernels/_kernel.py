@@ -29,6 +29,7 @@ __all__ = [
     "is_kernel",
     "kernel",
     "record_of",
+    "step_of",
     "ufunc_of",
 ]
 
@@ -245,6 +246,12 @@ def record_of(name: str) -> KernelRecord | None:
     if name not in _records and name.startswith(PREFIX):
         GLOBAL.lookup(name)  # imports its module
     return _records.get(name)
+
+
+def step_of(name: str) -> ChainStep | None:
+    """How a kernel, by its name without the prefix, is a step; None if it cannot be one."""
+    record = record_of(PREFIX + name)
+    return record.step if record is not None and isinstance(record.step, ChainStep) else None
 
 
 def ufunc_of(name: str) -> np.ufunc | None:

@@ -52,6 +52,7 @@ cdef extern from "kernels/_table_impl.h":
         const RvmImplementation* how
     ctypedef struct rvm_ways:
         int num_ways
+        int takes_program
         rvm_way* ways
         ufunc_object* ufunc
 
@@ -241,7 +242,21 @@ cdef PyObject* _vectorcall(PyObject* self, PyObject* const* args, size_t nargsf,
             return Py_None
         if answer != RVM_ASK_REFERENCE:
             return NULL
+        if (<DispatchedKernel>self)._ways.takes_program and _compile(args, PyVectorcall_NARGS(nargsf)):
+            return _vectorcall(self, args, nargsf, kwnames)
     return PyObject_Vectorcall(<PyObject*>(<DispatchedKernel>self)._reference, args, nargsf, kwnames)
+
+
+cdef int _compile(PyObject* const* args, Py_ssize_t count) except -1:
+    """Compile the text among arguments; whether that was new and there is a program."""
+    cdef Py_ssize_t i
+    for i in range(count):
+        if type(<object>args[i]) is str:
+            if <object>args[i] in _programs:
+                return False
+            from ._tiles import offer  # here, since it is made of this module's table
+            return offer(<object>args[i])
+    return False
 
 
 cdef PyObject* _report(PyObject* self, int status, const RvmReports* reports,
@@ -305,9 +320,9 @@ def offer_steps(tuple names):
 
 
 def offer_program(str text, bytes program):
-    """Give what a text has been compiled to, which implementations get in place of it; return
-    whether that is new.  A number of texts is kept; beyond, all are forgotten."""
-    if len(program) > RVM_PARAMS_BYTES:
+    """Give what a text has been compiled to, which implementations get in place of it; None if they
+    cannot run it.  Return whether that is new.  A number of texts is kept; beyond, all are forgotten."""
+    if program is not None and len(program) > RVM_PARAMS_BYTES:
         raise ValueError(f"expected at most {RVM_PARAMS_BYTES} bytes, got {len(program)}")
     if text in _programs:
         return False

@@ -150,7 +150,7 @@ static inline int rvm_read_each_int(PyObject *const *objects, Py_ssize_t count, 
     return rvm_read_each(objects, count, ints);
 }
 
-/* What texts have been compiled to: bytes, of which the parameters get a copy. */
+/* What texts have been compiled to: bytes, of which the parameters get a copy; None for no program. */
 static PyObject *rvm_programs;
 
 static int rvm_read_program(PyObject *text, RvmProgram *program) {
@@ -175,6 +175,7 @@ typedef struct {
 /* The implementations of a kernel. */
 typedef struct {
     int num_ways;
+    int takes_program; /* whether one of them does */
     rvm_way ways[RVM_MAX_WAYS];
     PyUFuncObject *ufunc;  /* borrowed; what the kernel is, where an implementation needs it */
     RvmLoop loop;          /* its loop for the data types of the last call: inputs and result */
@@ -191,6 +192,7 @@ static void rvm_add_way(rvm_ways *ways, const RvmImplementation *how) {
             case RVM_ARG_OUTS:
             case RVM_ARG_EACH_INT:
             case RVM_ARG_CHOICE_OR_NOTHING: way->takes_any_number = 1; break;
+            case RVM_ARG_PROGRAM: ways->takes_program = 1; break;
             default: break;
         }
     }

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from . import _table
-from ._functions import FUNCTIONS
+from ._chains import form_of, inner_chain, parse
+from ._homes import STEPS as FORMS
 from .checks import as_operand
 from .cpu import CPU, SETS
 
 if TYPE_CHECKING:
-    from .fused import Fused, Operand
+    from ._chains import Fused, Operand
 
 __all__ = ["STEPS", "offer", "program_of"]
 
@@ -31,6 +32,9 @@ STEPS: Final = (
     "exp", "log", "expm1", "log1p", "floor", "ceil", "round", "trunc",
 )  # fmt: skip
 """In the order of the enumeration in `c/sets/chain.c`; `FUNCTIONS` follow."""
+
+FUNCTIONS: Final = FORMS["nn.apply"][2]
+"""Those of ``nn.apply``, as `relaxvm.kernels._functions` has them."""
 
 _CODES: Final = {name: code for code, name in enumerate(STEPS)}
 _COMPARISONS: Final = frozenset(STEPS[6:12])
@@ -93,8 +97,6 @@ class _Compiler:
     def _add(
         self, name: str, operands: list[Operand], inputs: list[_Place], made: list[_Place]
     ) -> _Place:
-        from .fused import inner_chain, step_of
-
         def place(operand: Operand) -> _Place:
             if isinstance(operand, (bool, int, float)):
                 return self._number(operand)
@@ -112,11 +114,10 @@ class _Compiler:
         code = _CODES.get(name, -1)  # "exp!", whose overflow is not reported, has none
         if code >= 0:
             return self._plain(name, code, places)
-        found = step_of(name)
-        text = None if found is None or found.chain is None else found.chain(np.dtype(np.float32))
-        if text is None:
+        form = form_of(name)
+        if form is None or form.chain is None:
             raise _NoProgram
-        return self.add_chain(inner_chain(text), places)
+        return self.add_chain(inner_chain(form.chain), places)
 
     def _plain(self, name: str, code: int, places: list[_Place]) -> _Place:
         if name == "where":
@@ -197,7 +198,13 @@ def program_of(chain: Fused) -> bytes | None:
 _table.offer_steps((*STEPS, *FUNCTIONS))
 
 
-def offer(text: str, chain: Fused) -> bool:
+def offer(text: str) -> bool:
     """Make the C kernel run a chain from now on, if it can; return whether that is new."""
-    program = program_of(chain) if CPU in SETS else None
-    return program is not None and _table.offer_program(text, program)
+    if CPU not in SETS:
+        return False
+    try:
+        chain = parse(text)
+    except ValueError:
+        return False  # the kernel says what is wrong
+    program = program_of(chain)
+    return _table.offer_program(text, program) and program is not None

@@ -15,10 +15,9 @@ may have steps whose overflow is not reported, written with an exclamation mark:
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,213 +27,43 @@ from ..dtypes import as_dtype
 from ..messages import describe
 from ..pieces.cut import copy_pieces
 from ..registry import GLOBAL, StaticArg
-from ._kernel import PREFIX, ChainStep, kernel, record_of, ufunc_of
-from ._tiles import offer
+from ._chains import (
+    MAX_INPUTS,
+    MAX_STEPS,
+    MAX_TEXT,
+    Fused,
+    Operand,
+    Ref,
+    Step,
+    inner_chain,
+    numpy_ufunc,
+    parse,
+)
+from ._kernel import PREFIX, ChainStep, kernel, step_of, ufunc_of
 from .checks import Dims, as_operand, broadcast, check_out, named, native, result_dtype
 
 __all__ = [
-    "Fused", "Operand", "Ref", "Step", "inner_chain", "parse", "plan_of_chain", "run_chain",
-    "step_of",
+    "MAX_INPUTS", "MAX_STEPS", "Fused", "Operand", "Ref", "Step", "inner_chain", "parse",
+    "plan_of_chain", "run_chain", "step_of",
 ]  # fmt: skip
 
 
-class Ref(NamedTuple):
-    """An operand: an input (kind ``"$"``) or the result of a step (``"%"``), by its number."""
-
-    kind: str
-    number: int
-
-    def __str__(self) -> str:
-        return f"{self.kind}{self.number}"
-
-
-Operand = Ref | bool | int | float | str
-
-
-class Step(NamedTuple):
-    """A call of a kernel.
-
-    Attributes:
-        name: name of the kernel, without its prefix.
-        operands: its operands; the last one of ``cast`` is the name of a data type, that of
-            ``nn.apply`` the name of a function.
-    """
-
-    name: str
-    operands: tuple[Operand, ...]
-
-    def __str__(self) -> str:
-        return f"{self.name}({', '.join(map(_written, self.operands))})"
-
-
-class Fused(NamedTuple):
-    """A chain; ``str()`` writes it as `parse` reads it.
-
-    Attributes:
-        steps: the steps in order.
-        results: numbers of the steps whose results are the outputs.
-    """
-
-    steps: tuple[Step, ...]
-    results: tuple[int, ...]
-
-    @property
-    def num_inputs(self) -> int:
-        refs = [ref for step in self.steps for ref in step.operands if isinstance(ref, Ref)]
-        return max((ref.number + 1 for ref in refs if ref.kind == "$"), default=0)
-
-    def __str__(self) -> str:
-        results = ", ".join(f"%{index}" for index in self.results)
-        return f"{'; '.join(map(str, self.steps))} -> {results}"
-
-
-def _written(operand: Operand) -> str:
-    if isinstance(operand, (Ref, str)):
-        return str(operand)
-    return repr(operand).lower() if isinstance(operand, bool) else repr(operand)
-
-
-# Chains as text
-
 _OVERFLOW: Final = 2
-
-_NUMPY: Final = "numpy."
-
-MAX_TEXT: Final = 1 << 14
-MAX_STEPS: Final = 32
-MAX_INPUTS: Final = 64
-MAX_RESULTS: Final = 16
-
-_STEP: Final = re.compile(r"\s*([\w.]+!?)\s*\(([^()]*)\)\s*")
-_REF: Final = re.compile(r"([$%])(0|[1-9]\d{0,3})")
-_NUMBER: Final = re.compile(r"-?(inf|nan|\d+(\.\d*)?([eE][-+]?\d+)?)")
-
-
-def step_of(name: str) -> ChainStep | None:
-    """How a kernel, by its name without the prefix, is a step; None if it cannot be one."""
-    record = record_of(PREFIX + name)
-    return record.step if record is not None and isinstance(record.step, ChainStep) else None
 
 
 def _inner_step_of(name: str) -> ChainStep | None:
-    """The same for the chain that a kernel consists of; such a chain contains no other."""
+    """How a step of the chain that a kernel consists of is one, which contains no other."""
     name = name.removesuffix("!")
-    if name.startswith(_NUMPY):
-        return ChainStep(_numpy_ufunc(name).nin)
+    found = numpy_ufunc(name)
+    if found is not None:
+        return ChainStep(found.nin)
     step = step_of(name)
     return None if step is None or step.chain is not None else step
 
 
-def _numpy_ufunc(name: str) -> np.ufunc:
-    found = getattr(np, name.removeprefix(_NUMPY), None)
-    if not isinstance(found, np.ufunc):
-        raise ValueError(f"fused: {name} is not a ufunc")
-    return found
-
-
-@lru_cache(maxsize=1024)
-def parse(text: str) -> Fused:
-    """Read a chain.
-
-    Raises:
-        ValueError: the text is not a chain; the message says where and why.
-    """
-    if len(text) > MAX_TEXT:
-        raise ValueError(f"fused: expected at most {MAX_TEXT} characters, got {len(text)}")
-    program = _parse(text, step_of)
-    steps, results = program
-    if len(steps) > MAX_STEPS or len(results) > MAX_RESULTS:
-        raise ValueError(f"fused: expected at most {MAX_STEPS} steps and {MAX_RESULTS} results, "
-                         f"got {len(steps)} and {len(results)}")
-    return program
-
-
-Find = Callable[[str], ChainStep | None]
-
-
-def _parse(text: str, find: Find) -> Fused:
-    body, arrow, wanted = text.partition("->")
-    if not arrow:
-        raise ValueError("fused: expected '-> %RESULT' at the end")
-    steps: list[Step] = []
-    for part in body.split(";"):
-        match = _STEP.fullmatch(part)
-        if match is None:
-            raise ValueError(f"fused: step {len(steps)}: expected NAME(OPERANDS), got {part!r}")
-        steps.append(_step(len(steps), match[1], match[2], find))
-    results = tuple(_result(item.strip(), len(steps)) for item in wanted.split(","))
-    fused = Fused(tuple(steps), results)
-    used = {ref.number for step in steps for ref in step.operands
-            if isinstance(ref, Ref) and ref.kind == "$"}  # fmt: skip
-    if used != set(range(len(used))) or len(used) > MAX_INPUTS:
-        raise ValueError(f"fused: expected inputs $0 to ${MAX_INPUTS - 1} at most, without gaps, "
-                         f"got {', '.join(f'${i}' for i in sorted(used)) or 'none'}")
-    return fused
-
-
-def _step(index: int, name: str, args: str, find: Find) -> Step:
-    found = find(name)
-    if found is None:
-        raise ValueError(f"fused: step {index}: {name!r} is not a kernel that can be a step")
-    items = [item.strip() for item in args.split(",")]
-    operands = [_operand(f"fused: step {index}", item, index) for item in items[:-1]]
-    if found.takes_dtype:
-        name = "cast"
-        operands.append(_dtype_name(index, items[-1]))
-    elif found.choices:
-        operands.append(_choice(index, name, items[-1], found.choices))
-    else:
-        operands.append(_operand(f"fused: step {index}", items[-1], index))
-    if len(operands) != found.arity:
-        raise ValueError(f"fused: step {index}: {name} takes {found.arity} operands, "
-                         f"got {len(operands)}")
-    tensors = operands[1:] if name == "where" else operands
-    refs = sum(isinstance(operand, Ref) for operand in tensors)
-    if not refs or (not isinstance(operands[0], Ref) and found.arity != 2):
-        raise ValueError(f"fused: step {index}: {name}: expected a tensor among {args!r}")
-    return Step(name, tuple(operands))
-
-
 def _ufunc(name: str) -> np.ufunc | None:
     name = name.removesuffix("!")
-    return _numpy_ufunc(name) if name.startswith(_NUMPY) else ufunc_of(PREFIX + name)
-
-
-def _operand(subject: str, text: str, index: int) -> Operand:
-    ref = _REF.fullmatch(text)
-    if ref is not None:
-        if ref[1] == "%" and int(ref[2]) >= index:
-            raise ValueError(f"{subject}: {text}: expected the result of an earlier step")
-        return Ref(ref[1], int(ref[2]))
-    if text in ("true", "false"):
-        return text == "true"
-    if _NUMBER.fullmatch(text) is None:
-        raise ValueError(f"{subject}: expected $INPUT, %STEP or a number, got {text!r}")
-    return int(text) if re.fullmatch(r"-?\d+", text) else float(text)
-
-
-def _dtype_name(index: int, text: str) -> str:
-    try:
-        dtype = as_dtype(text)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"fused: step {index}: {error}") from None
-    if dtype.hasobject:
-        raise ValueError(f"fused: step {index}: expected a data type of numbers, got {text!r}")
-    return text
-
-
-def _choice(index: int, name: str, text: str, choices: tuple[str, ...]) -> str:
-    if text not in choices:
-        raise ValueError(f"fused: step {index}: {name}: expected one of {', '.join(choices)}, "
-                         f"got {text!r}")
-    return text
-
-
-def _result(text: str, steps: int) -> int:
-    match = _REF.fullmatch(text)
-    if match is None or match[1] != "%" or int(match[2]) >= steps:
-        raise ValueError(f"fused: expected results %0 to %{steps - 1}, got {text!r}")
-    return int(match[2])
+    return numpy_ufunc(name) or ufunc_of(PREFIX + name)
 
 
 # The kernel
@@ -301,9 +130,6 @@ def _run_new(text: str, position: int, operands: tuple[Any, ...]) -> None:
     program = parse(text)
     for fault in _count_faults(program, position, len(operands)):
         raise ValueError(f"fused: {fault}")
-    if offer(text, program):
-        GLOBAL.get(PREFIX + "fused")(*operands)  # in C, if it takes these tensors
-        return
     inputs, outs = operands[:position], operands[position + 1 :]
     for what, tensors in (("inputs", inputs), ("outs", outs)):
         for i, x in enumerate(tensors):
@@ -490,12 +316,6 @@ def _plain(dtype: np.dtype[Any]) -> np.dtype[Any]:
     if not is_own or np.dtype(dtype.char) is not dtype:
         raise _Unplanned  # of another byte order, say
     return dtype
-
-
-@lru_cache
-def inner_chain(text: str) -> Fused:
-    """The chain that a kernel itself consists of."""
-    return _parse(text, _inner_step_of)
 
 
 def plan_of_chain(text: str, dtype: np.dtype[Any]) -> FusedPlan:
