@@ -154,6 +154,7 @@ def element_dtype(spec: str) -> str:
     raise TypeError(f"dtype: expected bool, an integer or a float, got {spec!r}")
 
 
+@functools.lru_cache(maxsize=1024)  # numpy finds names in Python
 def dtype_name(dtype: np.dtype[Any]) -> str:
     """The name as TVM spells it: ``float32``, ``bool``, ``bfloat16``."""
     return dtype.name

@@ -36,6 +36,7 @@ from relaxvm.dpl import (
     reject,
     rewrite_bindings,
     rewrite_call,
+    rewrite_calls,
     wildcard,
 )
 from relaxvm.ir import TensorType, Var
@@ -539,6 +540,37 @@ def test_a_rewriter_without_end() -> None:
 def test_a_rewriter_that_returns_nothing() -> None:
     with pytest.raises(TypeError, match=r"a rewriter returns the new expression.*got None"):
         rewrite_call(is_op("relax.exp")(wildcard()), lambda expr, matched: None, diamond)
+
+
+def test_patterns_of_missing_operators_are_passed_over() -> None:
+    """A pattern matches where the function has one of its alternatives, and what it rejects need
+    not be there; what a rule makes may be what the next one looks for."""
+    calls: list[ir.Expr] = []
+
+    def to(name: str) -> Any:
+        def rewriter(expr: ir.Expr, matched: Any) -> Any:
+            calls.append(expr)
+            return getattr(op, name)(expr.args[0])
+
+        return rewriter
+
+    @R.function
+    def before(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
+        y: R.Tensor((2, 3), "float32") = R.sin(x)
+        return y
+
+    sin, cos, tan = (is_op(f"relax.{name}")(wildcard()) for name in ("sin", "cos", "tan"))
+    not_of_cos = is_op("relax.sin")(~is_op("relax.cos")(wildcard()))
+    for pattern in (sin, cos | sin, not_of_cos):
+        after = rewrite_call(pattern, to("exp"), before)
+        assert "R.exp(x)" in after.script()
+    calls.clear()
+    assert rewrite_call(cos, to("exp"), before) is before
+    assert rewrite_call(is_op("relax.sin")(cos) | tan, to("exp"), before) is before
+    assert not calls
+    rules = [(tan, to("exp")), (sin, to("cos")), (cos, to("tan")), (sin, to("log"))]
+    assert "R.tan(x)" in rewrite_calls(rules, before).script()
+    assert len(calls) == 2
 
 
 def test_rewriters_of_modules() -> None:

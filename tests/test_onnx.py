@@ -15,6 +15,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import relaxvm
+import relaxvm.contrib.onnxruntime
 from relaxvm import Limits, VirtualMachine, backend, build
 from relaxvm.cli import main
 from relaxvm.cli.exits import Exit
@@ -904,3 +905,60 @@ def test_nodes_in_a_circle() -> None:
     )
     with pytest.raises(RelaxVMError, match=r"node \(Add\): there is no value 'b'"):
         from_onnx(model)
+
+
+def test_random_sequences_optionals_maps_and_texts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tensor = helper.make_tensor_type_proto
+    types = {
+        "s": helper.make_sequence_type_proto(tensor(FLOAT, ["n", 3])),
+        "o": helper.make_optional_type_proto(tensor(FLOAT, ["n", None])),
+        "t": helper.make_sequence_type_proto(tensor(TensorProto.STRING, [2])),
+        "m": onnx.TypeProto(
+            map_type=onnx.TypeProto.Map(key_type=TensorProto.INT64, value_type=tensor(FLOAT, []))
+        ),
+    }
+    graph = helper.make_graph(
+        [
+            node("ConcatFromSequence", "s", "joined", axis=0),
+            node("OptionalHasElement", "o", "has"),
+            node("ConcatFromSequence", "t", "texts", axis=0),
+            node("CastMap", "m", "row", domain="ai.onnx.ml", cast_to="TO_FLOAT",
+                 map_form="SPARSE", max_map=4),
+        ],
+        "g",
+        [helper.make_value_info(name, ty) for name, ty in types.items()],
+        [helper.make_tensor_value_info("joined", FLOAT, ["k", 3]),
+         helper.make_tensor_value_info("has", TensorProto.BOOL, []),
+         helper.make_tensor_value_info("texts", TensorProto.STRING, [4]),
+         helper.make_tensor_value_info("row", FLOAT, [1, 4])],
+    )  # fmt: skip
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("ai.onnx.ml", 3)]
+    path = tmp_path / "model.onnx"
+    path.write_bytes(
+        helper.make_model(graph, opset_imports=opsets, ir_version=9).SerializeToString()
+    )
+
+    def shown(*options: str) -> str:
+        assert main(["run", str(path), "--random", *options]) == 0
+        return capsys.readouterr().out
+
+    width = ("--shape", "o=5,2")
+    found = shown("--dim", "n=4", *width)
+    assert "joined  float32[8, 3]" in found
+    assert "True" in found
+    assert "texts  object[4]" in found
+    assert "row  float32[1, 4]" in found
+    assert "False" in shown("--dim", "n=4", "--arg", "o=null")
+    three = [f"--shape=s.{i}={rows},3" for i, rows in enumerate((2, 3, 5))]
+    assert "joined  float32[10, 3]" in shown(*three, *width)
+    for options, message in (
+        (width, "s.0 (float32[n, 3]) has the symbolic dimension n; set it with --dim n=8"),
+        (("--dim", "n=4"), "all dimensions of o (float32[n, ?]); set them with --shape o=DIMS"),
+        (("--dim", "k=4"), "--dim k: not a symbolic dimension of the function, expected one of n"),
+    ):
+        assert main(["run", str(path), "--random", *options]) == Exit.USAGE
+        assert message in capsys.readouterr().err
+    machine = relaxvm.contrib.onnxruntime.InferenceSession(str(path))
+    assert [each.shape for each in machine.get_inputs()] == [[], [], [], []]

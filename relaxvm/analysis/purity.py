@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from ..ir.expr import BaseFunc, Call, Expr, Function, FuncType, GlobalVar, Var
+from typing import Final
+
+from ..ir.expr import (
+    BaseFunc,
+    Call,
+    Constant,
+    DataflowVar,
+    Expr,
+    Function,
+    FuncType,
+    GlobalVar,
+    ShapeExpr,
+    Var,
+)
 from ..ir.op import Op
 from ..ir.visitor import ExprVisitor
 
@@ -17,6 +30,10 @@ def is_impure_call(call: Call) -> bool:
         return not op.is_pure
     ty = op.ty
     return type(ty) is not FuncType or not ty.purity
+
+
+_LEAVES: Final = frozenset({Var, DataflowVar, Constant, ShapeExpr})
+"""Classes of operands without calls in them."""
 
 
 class _ImpureCalls(ExprVisitor):
@@ -49,6 +66,8 @@ def contains_impure_call(expr: Expr, own_name: Var | GlobalVar | None = None) ->
         own_name: the variable of the function itself.  Calls of it do not count, since whether it
             is pure is the question.
     """
+    if isinstance(expr, Call) and _LEAVES.issuperset(map(type, expr.args)):
+        return is_impure_call(expr) and expr.op is not own_name  # as most are, without a visitor
     visitor = _ImpureCalls(own_name)
     visitor.visit(expr.body if isinstance(expr, Function) else expr)
     return visitor.found

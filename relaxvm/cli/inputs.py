@@ -12,9 +12,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ..contrib.onnxruntime.element_types import dtype_of_type
 from ..dtypes import as_dtype
 from ..errors import did_you_mean
 from ..executable import FunctionInfo, VMExecutable
+from ..executable.model_info import ValueInfo, is_named
 from ..values import Shape
 from ..vm.entry_checks import ParamSpec, Symbol, params_of
 from .arrays import open_arrays
@@ -25,6 +27,8 @@ __all__ = ["add_input_arguments", "gather_inputs"]
 
 _DEFAULT_DTYPE: Final = np.dtype(np.float32)
 _SHOWN_MISSING: Final = 10
+_RANDOM_ITEMS: Final = 2
+"""The length of random sequences."""
 _RANDOM_INTEGERS: Final = 10
 """The end of the range of random integers, small enough for most uses as indices."""
 
@@ -71,10 +75,11 @@ def gather_inputs(
     specs = params_of(executable, info)
     others = executable.names_of(info.name).inputs
     if executable.model is not None:
-        types = {value.name: value.type for value in executable.model.inputs}
+        declared = {value.name: value for value in executable.model.inputs}
+        symbols = _Symbols(specs)
         for spec, name in zip(specs, others, strict=False):
-            if spec.kind == "any":
-                spec.kind = types.get(name) or spec.kind
+            if spec.kind == "any" and name in declared:
+                _declare(spec, declared[name], symbols)
     given = _NamedValues(specs, others)
     for option in args.input:
         _read_input(option, given, console)
@@ -99,6 +104,38 @@ def gather_inputs(
             f"--input FILE.npz, --arg NAME=VALUE or --random"
         )
     return inputs
+
+
+class _Symbols:
+    """Symbolic dimensions by name: those of the code, and those that only a model states."""
+
+    def __init__(self, specs: Sequence[ParamSpec]) -> None:
+        self._by_name = {symbol.name: symbol for spec in specs for symbol in spec.symbols()}
+
+    def named(self, name: str) -> Symbol:
+        """The symbol of a name.  One that the code does not know has no slot of the heap: its
+        number is negative."""
+        name = _identifier(name)
+        return self._by_name.setdefault(name, Symbol(-1 - len(self._by_name), name))
+
+
+def _declare(spec: ParamSpec, declared: ValueInfo, symbols: _Symbols) -> None:
+    """What a model says of a parameter of which the code says nothing."""
+    spec.kind = declared.type or spec.kind
+    if declared.dims is not None:
+        spec.dims = [
+            symbols.named(dim) if isinstance(dim, str) and is_named(dim)
+            else dim if isinstance(dim, int) else None
+            for dim in declared.dims
+        ]  # fmt: skip
+
+
+def _item_of(spec: ParamSpec, name: str) -> ParamSpec:
+    """What is known of an item of a sequence, or of an optional value that is there; a tensor
+    itself."""
+    kind = re.sub(r"\A(seq|optional)\((.*)\)\Z", r"\2", spec.kind)
+    dtype = dtype_of_type(kind)
+    return ParamSpec(name, kind if dtype is None else "tensor", dtype, spec.dims)
 
 
 class _NamedValues:
@@ -192,7 +229,7 @@ class _Values:
         size = self._items_given(path)
         if size or (spec.kind == "tuple" and self._everything):
             items = list(spec.items)
-            items.extend(ParamSpec(f"{path}.{i}") for i in range(len(items), size))
+            items.extend(_item_of(spec, f"{path}.{i}") for i in range(len(items), size))
             return tuple(self.of(item, (*key, i)) for i, item in enumerate(items))
         if self._everything or path in self._maker.shapes:
             return self._maker.make(spec, key)
@@ -275,10 +312,13 @@ class _RandomValues:
                 key: float(each) if is_real else int(abs(each) * _RANDOM_INTEGERS)
                 for key, each in zip(keys, numbers, strict=True)
             }
-        hint = "--arg"
+        if spec.kind.startswith("optional(") or spec.kind == "tensor(string)":
+            return self.make(_item_of(spec, spec.name), key)
         if spec.kind.startswith("seq("):
-            hint = f"--shape {spec.name}.0=2,3:float32 and so on, an option for each item"
-        elif spec.kind == "any" or spec.kind.startswith("optional("):
+            items = [_item_of(spec, f"{spec.name}.{i}") for i in range(_RANDOM_ITEMS)]
+            return tuple([self.make(item, (*key, i)) for i, item in enumerate(items)])
+        hint = "--arg"
+        if spec.kind == "any":
             hint = "--shape NAME=DIMS:DTYPE or --arg NAME=VALUE"
         raise UsageError(f"--random: the code does not determine what {spec.name} ({spec}) is; "
                          f"set it with {hint}")
@@ -291,9 +331,11 @@ class _RandomValues:
         for dim in spec.dims:
             if isinstance(dim, Symbol):
                 if dim.slot not in self._dims:
+                    ways = [f"--dim {dim.slot}=8"] if dim.slot >= 0 else []
+                    if str(dim).isidentifier():
+                        ways.append(f"--dim {dim}=8")
                     raise UsageError(f"--random: {spec.name} ({spec}) has the symbolic dimension "
-                                     f"{dim}; set it with --dim {dim.slot}=8"
-                                     + (f" or --dim {dim}=8" if str(dim).isidentifier() else ""))
+                                     f"{dim}; set it with {' or '.join(ways)}")
                 sizes.append(self._dims[dim.slot])
             elif dim is None:
                 raise UsageError(f"--random: the code does not determine all dimensions of "
@@ -306,7 +348,7 @@ class _RandomValues:
 def _random_array(
     generator: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any], name: str
 ) -> NDArray[Any]:
-    """Return normally distributed floats, integers from 0 to 9, or fair bools.
+    """Return normally distributed floats, integers from 0 to 9, fair bools, or texts.
 
     Raises:
         UsageError: numpy cannot make such an array.
@@ -314,6 +356,10 @@ def _random_array(
     if any(dim < 0 for dim in shape) or math.prod(shape) * dtype.itemsize >= 1 << 62:
         raise UsageError(f"--random: {name}: no array has the shape {shape}")
     try:
+        if dtype.kind == "O":
+            texts = np.empty(math.prod(shape), object)
+            texts[:] = [f"text {i}" for i in generator.integers(0, _RANDOM_INTEGERS, texts.size)]
+            return texts.reshape(shape)
         if dtype.kind == "b":
             return generator.integers(0, 2, shape).astype(dtype)
         if dtype.kind in "iu":
@@ -353,6 +399,11 @@ def _from_json(name: str, value: Any) -> Any:
     return Shape(items) if whole else tuple(items)
 
 
+def _identifier(name: str) -> str:
+    """The name of a symbolic dimension in a program, for one in a model."""
+    return re.sub(r"\W+", "_", name).strip("_") or name
+
+
 def _shape_and_dtype(name: str, text: str) -> tuple[tuple[int, ...], np.dtype[Any] | None]:
     dims, colon, dtype = text.partition(":")
     if not re.fullmatch(r"(\d+(,\d+)*,?)?", dims):
@@ -369,12 +420,14 @@ def _dims(options: Iterable[str], specs: Sequence[ParamSpec]) -> dict[int, int]:
     slots: dict[str, int] = {}
     for spec in specs:
         for symbol in spec.symbols():
-            slots[str(symbol)] = slots[str(symbol.slot)] = symbol.slot
+            slots[str(symbol)] = symbol.slot
+            if symbol.slot >= 0:
+                slots[str(symbol.slot)] = symbol.slot
     sizes: dict[int, int] = {}
     for option in options:
         name, text = _split(option, "--dim", "NAME=SIZE")
         if name not in slots:  # a dimension of a model is an identifier made of its name there
-            name = re.sub(r"\W+", "_", name).strip("_") or name
+            name = _identifier(name)
         if name not in slots:
             known = [symbol for symbol in slots if not symbol.isdigit()]
             listed = f"expected one of {', '.join(known)}" if known else "there are none"

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         PatternMatchingRewriter,
         rewrite_bindings,
         rewrite_call,
+        rewrite_calls,
     )
 
 _REWRITING = (
@@ -30,6 +31,7 @@ _REWRITING = (
     "PatternMatchingRewriter",
     "rewrite_bindings",
     "rewrite_call",
+    "rewrite_calls",
 )
 
 __all__ = [
@@ -44,6 +46,7 @@ __all__ = [
     "match_expr",
     "rewrite_bindings",
     "rewrite_call",
+    "rewrite_calls",
 ]
 
 

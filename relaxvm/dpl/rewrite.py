@@ -10,7 +10,7 @@ Source: ``tvm.relax.dpl.rewrite`` of apache-tvm 0.27.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from ..analysis.structure import remove_all_unused, without_unused
@@ -25,9 +25,11 @@ from ..ir import (
     DataflowVar,
     Expr,
     ExprMutator,
+    ExprVisitor,
     Function,
     IRModule,
     MatchCast,
+    Op,
     Tuple,
     TupleGetItem,
     Var,
@@ -47,10 +49,12 @@ from .pattern import (
     ConstantPattern,
     DFPattern,
     ExprPattern,
+    NotPattern,
     OrPattern,
     TupleGetItemPattern,
     TuplePattern,
     WildcardPattern,
+    post_order,
 )
 from .replacing import bindings_for, with_new_values
 
@@ -60,6 +64,7 @@ __all__ = [
     "PatternMatchingRewriter",
     "rewrite_bindings",
     "rewrite_call",
+    "rewrite_calls",
 ]
 
 Matches = dict[DFPattern, Expr]
@@ -74,14 +79,58 @@ class _Rule:
 
     Attributes:
         also: patterns of which this is an alternative; they match when it does.
+        operators: what matches mentions all of these.
+        callee: the operator whose calls the pattern matches; None if it matches others, too.
+        is_item: whether the pattern matches elements of tuples alone.
     """
 
-    __slots__ = ("also", "pattern", "replace")
+    __slots__ = ("also", "callee", "is_item", "operators", "pattern", "replace")
 
     def __init__(self, pattern: DFPattern, replace: Replace, also: tuple[DFPattern, ...]) -> None:
         self.pattern = pattern
         self.replace = replace
         self.also = also
+        self.operators = operators_of(pattern)
+        callee = pattern.op if isinstance(pattern, CallPattern) else None
+        op = callee.expr if isinstance(callee, ExprPattern) else None
+        self.callee = op if isinstance(op, Op) else None
+        self.is_item = isinstance(pattern, TupleGetItemPattern)
+
+    def excludes(self, value: Expr) -> bool:
+        """Whether the pattern cannot match, for a reason that is seen at once."""
+        if not isinstance(value, Call):
+            return False  # a variable stands for its value
+        return self.is_item or (self.callee is not None and value.op is not self.callee)
+
+
+def operators_of(root: DFPattern) -> frozenset[Op]:
+    """The operators that every expression mentions that a pattern matches."""
+    found: dict[DFPattern, frozenset[Op]] = {}
+    for pattern in post_order(root):
+        parts = [found[part] for part in pattern.parts()]
+        if isinstance(pattern, NotPattern):
+            parts = []
+        elif isinstance(pattern, OrPattern):
+            parts = [parts[0] & parts[1]]
+        elif isinstance(pattern, ExprPattern) and isinstance(pattern.expr, Op):
+            parts = [frozenset({pattern.expr})]
+        found[pattern] = frozenset().union(*parts)
+    return found[root]
+
+
+class _Operators(ExprVisitor):
+    def __init__(self) -> None:
+        self.found: set[Op] = set()
+
+    def visit_op(self, op: Op) -> None:
+        self.found.add(op)
+
+
+def operators_in(func: Function) -> set[Op]:
+    """The operators that a function mentions."""
+    visitor = _Operators()
+    visitor.visit(func)
+    return visitor.found
 
 
 def _rules(pattern: DFPattern, replace: Replace, also: tuple[DFPattern, ...] = ()) -> list[_Rule]:
@@ -164,13 +213,18 @@ class PatternMatchingRewriter:
             raise TypeError(f"a rewriter takes a Function or an IRModule, got {describe(obj)}")
         budget = _Budget()
         func = obj
-        while True:
+        while self.may_match(operators_in(func)):
             sweep = _Sweep(self._rules, budget)
             new = sweep.visit(func)
             if not sweep.changed:
                 return func
             func = remove_all_unused(eliminate_common_subexpr(canonicalize_bindings(new)))
             func = remove_all_unused(canonicalize_bindings(func))
+        return func
+
+    def may_match(self, operators: Collection[Op]) -> bool:
+        """Whether a rule can match in a function that mentions no other operators than these."""
+        return any(rule.operators.issubset(operators) for rule in self._rules)
 
     def __or__(self, other: PatternMatchingRewriter) -> PatternMatchingRewriter:
         """A rewriter that applies both; this one is tried first."""
@@ -262,6 +316,8 @@ class _Sweep(ExprMutator):
     def _rewritten(self, value: Expr) -> tuple[Expr | None, list[Part]]:
         """The new value, and the other bindings whose calls were matched."""
         for rule in self._rules:
+            if rule.excludes(value):
+                continue
             matches = self._matcher.extract(rule.pattern, value)
             if matches is None:
                 continue
@@ -371,6 +427,19 @@ def rewrite_call(pattern: DFPattern, rewriter: Replace, func: Function) -> Funct
     """
     new: Function = PatternMatchingRewriter.from_pattern(pattern, rewriter)(func)
     return new
+
+
+def rewrite_calls(rules: Iterable[tuple[DFPattern, Replace]], func: Function) -> Function:
+    """Apply `rewrite_call` with one pattern and its rewriter after the other.  Patterns of
+    operators that the function does not have take next to no time."""
+    operators = operators_in(func)
+    for pattern, replace in rules:
+        rewriter = PatternMatchingRewriter.from_pattern(pattern, replace)
+        if rewriter.may_match(operators):
+            before, func = func, rewriter(func)
+            if func is not before:
+                operators = operators_in(func)
+    return func
 
 
 # Several bindings at once

@@ -22,6 +22,7 @@ from typing import Any, Final, SupportsIndex
 import numpy as np
 
 from ..adt import DataType
+from ..dtypes import dtype_name
 from ..errors import InternalError, RelaxVMWarning, did_you_mean
 from ..field_types import FunctionField
 from ..isa import (
@@ -973,7 +974,8 @@ def _sample_key(array: np.ndarray[Any, Any]) -> tuple[Any, ...]:
     data = array.reshape(-1).view(np.uint8)
     step = max(len(data) // _SAMPLES, 1)
     ends = data[:_SAMPLES].tobytes() + data[-_SAMPLES:].tobytes()
-    return "large", array.dtype.name, array.dtype.str, array.shape, ends, data[::step].tobytes()
+    middle = data[::step].tobytes()
+    return "large", dtype_name(array.dtype), array.dtype.str, array.shape, ends, middle
 
 
 def _sealed_copy(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 import relaxvm
 
 from .. import isa
+from ..dtypes import dtype_name
 from ..isa import FuncKind, Instruction
 from ..messages import readable
 from ..values import Shape, is_adt
@@ -569,7 +570,8 @@ def constant_key(value: Any) -> tuple[Any, ...]:
         if value.dtype.hasobject:
             return "object", id(value)
         # .str gives records and byte order; the name tells the types of ml_dtypes apart.
-        dtype = (value.dtype.name, value.dtype.str, str(value.dtype.descr))
+        of_records = "" if value.dtype.names is None else str(value.dtype.descr)
+        dtype = (dtype_name(value.dtype), value.dtype.str, of_records)
         data = np.ascontiguousarray(value)
         raw = data.tobytes() if data.nbytes <= 1024 else _digest(data)
         return "tensor", dtype, value.shape, data.nbytes, raw

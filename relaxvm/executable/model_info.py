@@ -32,12 +32,17 @@ class ValueInfo(NamedTuple):
         name: in the model.
         type: as the ONNX standard spells it: ``tensor(float)``, ``seq(tensor(int64))``.
         dims: numbers, names of symbolic dimensions, and None for unknown ones; None if not even
-            their number is known.
+            their number is known.  Of a sequence or an optional value, those of its tensors.
     """
 
     name: str
     type: str
     dims: tuple[int | str | None, ...] | None = None
+
+    @property
+    def shape(self) -> tuple[int | str | None, ...] | None:
+        """`dims` of a tensor; None for other values."""
+        return self.dims if self.type.startswith("tensor(") else None
 
 
 class ModelInfo(NamedTuple):

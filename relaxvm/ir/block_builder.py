@@ -722,7 +722,9 @@ def _with_operands(expr: Any, found: Mapping[int, Expr]) -> Expr:
     if isinstance(expr, Call):
         args = [new.get(id(e), e) for e in expr.args]
         op = new.get(id(expr.op), expr.op)
-        return Call(op, args, expr.attrs, expr.ty_args, span=expr.span)
+        # A variable has the type of its value: so has the call.
+        ty = expr.ty if all(a.ty is b.ty for a, b in replaced) else None
+        return Call(op, args, expr.attrs, expr.ty_args, expr.span, ty)
     if isinstance(expr, Tuple):
         return Tuple([new.get(id(e), e) for e in expr.fields], expr.span)
     return TupleGetItem(new[id(expr.tuple_value)], expr.index, expr.span)

@@ -11,7 +11,9 @@ from typing import Any, Final
 
 from .expr import (
     AnyType,
+    Call,
     Constant,
+    DataflowVar,
     ExternFunc,
     FloatImm,
     GlobalVar,
@@ -19,9 +21,12 @@ from .expr import (
     PrimType,
     ShapeExpr,
     TensorType,
+    Tuple,
+    TupleGetItem,
     Var,
 )
-from .node import Node
+from .node import Attrs, Node
+from .op import Op
 
 __all__ = ["expr_key"]
 
@@ -39,10 +44,34 @@ def expr_key(node: Any) -> Hashable:
     if isinstance(node, Node):
         return (kind, *[expr_key(getattr(node, field)) for field in node.FIELDS])
     if isinstance(node, (tuple, list)):
-        return tuple([expr_key(item) for item in node])
+        return _of_items(node)
     if isinstance(node, dict):
-        return tuple(sorted((key, expr_key(value)) for key, value in node.items()))
+        return _of_dict(node)
     return (kind, node)
+
+
+def _itself(node: Any) -> Hashable:
+    found: Hashable = node
+    return found
+
+
+def _of_items(node: Any) -> Hashable:
+    return tuple([expr_key(item) for item in node])
+
+
+def _of_dict(node: Any) -> Hashable:
+    return tuple(sorted([(key, expr_key(value)) for key, value in node.items()]))
+
+
+def _of_call(node: Any) -> Hashable:
+    rules = _KEYS
+    args = []
+    for arg in node.args:
+        rule = rules.get(type(arg), expr_key)
+        args.append(arg if rule is _itself else rule(arg))
+    attrs = _of_dict(node.attrs) if node.attrs else ()
+    types = _of_items(node.ty_args) if node.ty_args else ()
+    return (Call, expr_key(node.op), tuple(args), attrs, types)
 
 
 def _of_int(node: Any) -> Hashable:
@@ -70,13 +99,22 @@ _KEYS: Final[dict[type, Callable[[Any], Hashable]]] = {
     IntImm: _of_int,
     FloatImm: _of_float,
     Constant: _of_constant,
-    GlobalVar: lambda node: node,
+    Var: _itself,
+    DataflowVar: _itself,
+    GlobalVar: _itself,
+    Op: lambda node: (Op, node.name),
+    Call: _of_call,
+    Tuple: lambda node: (Tuple, _of_items(node.fields)),
+    TupleGetItem: lambda node: (TupleGetItem, expr_key(node.tuple_value), node.index),
     ExternFunc: lambda node: (ExternFunc, node.global_symbol),
     ShapeExpr: lambda node: (ShapeExpr, *map(expr_key, node.values)),
     PrimType: lambda node: (PrimType, node.dtype),
     AnyType: lambda node: AnyType,
     TensorType: _of_tensor_type,
-    type(None): lambda node: None,
-    str: lambda node: node,
-    int: lambda node: node,
+    Attrs: _of_dict,
+    tuple: _of_items,
+    list: _of_items,
+    type(None): _itself,
+    str: _itself,
+    int: _itself,
 }

@@ -100,6 +100,8 @@ class _Walker:
 
     _BASE: ClassVar[type[_Walker]]
     _METHODS: ClassVar[dict[type, Method | None]]
+    _NUMBERS_STAY: ClassVar[bool] = False
+    """Whether numbers are not visited: `visit_scalar` would not change them."""
 
     _methods: dict[type, Method | None]
 
@@ -108,6 +110,8 @@ class _Walker:
         if _Walker in cls.__bases__:
             cls._BASE = cls
         cls._METHODS = {kind: cls._method_named(name) for kind, name in _METHODS.items()}
+        if cls._NUMBERS_STAY:
+            cls._METHODS.update({IntImm: None, FloatImm: None})
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         self = super().__new__(cls)
@@ -342,6 +346,8 @@ class ExprMutator(_Walker):
 
     def visit_types(self, types: tuple[Type, ...]) -> tuple[Type, ...]:
         """Rewrite each; the same tuple if nothing changed."""
+        if not types:
+            return types
         new = [self.visit_type(ty) for ty in types]
         return types if all(map(_is_same, types, new)) else tuple(new)
 

@@ -203,7 +203,7 @@ def _output(said: ValueInfo) -> Field:
     values = said.type.removeprefix("seq(map(").partition(",")[2].removesuffix("))")
     if said.type.startswith("seq(map("):
         return Field(said.name, dtype_of_type(values), (None, None))
-    return Field(said.name, dtype_of_type(said.type), said.dims)
+    return Field(said.name, dtype_of_type(said.type), said.shape)
 
 
 def _argument(field: Field, array: NDArray[Any]) -> Any:

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
-from .. import dpl
 from ..dpl.pattern import DFPattern, is_op
+from ..dpl.rewrite import rewrite_calls
 from ..ir import Constant, Expr, Function, IRModule
 from .pass_infra import Pass, PassContext, function_pass
 
@@ -42,19 +42,21 @@ def either_order(name: str, a: DFPattern, b: DFPattern) -> Any:
     return is_op(name)(a, b)
 
 
+def _rule(formula: Callable[[], Formula]) -> tuple[DFPattern, Callable[..., Any]]:
+    pattern, make = formula()
+
+    def rewrite(expr: Expr, found: dict[DFPattern, Expr]) -> Any:
+        made = make(found)
+        return expr if made is None else made
+
+    return pattern, rewrite
+
+
 def replacing(name: str, formulas: Iterable[Callable[[], Formula]]) -> Pass:
     """A pass that replaces formulas, one after the other."""
 
     @function_pass(name=name)
     def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:
-        for formula in formulas:
-            pattern, make = formula()
-
-            def rewrite(expr: Expr, found: dict[DFPattern, Expr], make: Any = make) -> Any:
-                made = make(found)
-                return expr if made is None else made
-
-            func = dpl.rewrite_call(pattern, rewrite, func)
-        return func
+        return rewrite_calls(map(_rule, formulas), func)
 
     return run

@@ -13,15 +13,20 @@ __all__ = ["Renamer"]
 class Renamer(ExprMutator):
     """Replaces variables in all uses, also in types, which mention scalars and whole shapes."""
 
+    _NUMBERS_STAY = True
+
     def __init__(self) -> None:
         super().__init__()
         self._in_types: dict[Var, Expr] = {}
+        if type(self).visit_type is Renamer.visit_type:
+            self._has_types = False  # as long as nothing in types is renamed
 
     def rename(self, var: Var, value: Expr) -> None:
         """Replace a variable by a value from here on."""
         self.var_map[var] = value
         if type(var.ty) is PrimType or type(var.ty) is ShapeType:
             self._in_types[var] = value
+            self._has_types = True
 
     def visit_type(self, ty: Any) -> Any:
         return substitute_type(ty, self._in_types) if self._in_types else ty

@@ -32,9 +32,13 @@ def count_uses(expr: Expr, uses: Counter[Var]) -> None:
 
     def visit(expr: Expr) -> None:
         if isinstance(expr, Call):
-            uses.update(arg for arg in expr.args if isinstance(arg, Var))
+            for arg in expr.args:
+                if isinstance(arg, Var):
+                    uses[arg] += 1
         elif isinstance(expr, Tuple):
-            uses.update(field for field in expr.fields if isinstance(field, Var))
+            for field in expr.fields:
+                if isinstance(field, Var):
+                    uses[field] += 1
         elif isinstance(expr, TupleGetItem) and isinstance(expr.tuple_value, Var):
             uses[expr.tuple_value] += 1
         elif isinstance(expr, SeqExpr):

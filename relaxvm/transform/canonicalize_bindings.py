@@ -49,6 +49,8 @@ class _Canonicalizer(Renamer):
         self._keeps_casts = keeps_casts
         self._tuples: dict[Var, tuple[Expr, ...]] = {}
         self._item_of: dict[Var, tuple[Var, int]] = {}
+        self.has_dataflow = False
+        """Whether there was a dataflow block."""
         self._named: set[Var] = set()
         """Outputs that have replaced a variable: their uses keep them, also for a constant."""
         self._symbols: dict[Var, Expr | None] = dict.fromkeys(known)
@@ -64,6 +66,7 @@ class _Canonicalizer(Renamer):
     def visit_block(self, block: BindingBlock) -> BindingBlock:
         if not isinstance(block, DataflowBlock):
             return super().visit_block(block)
+        self.has_dataflow = True
         tuples = dict(self._tuples)
         promoted, outputs = _promote_outputs(block)
         self._named.update(outputs)
@@ -256,7 +259,8 @@ def _hide_unused_outputs(func: Function, before: Function) -> Function:
     function before, too.  Scalars and shapes are left out: types may mention them anywhere."""
     uses = _UsedOutside()
     uses.visit(before)
-    uses.visit(func)
+    if func is not before:
+        uses.visit(func)
     hidden = {
         var
         for var in uses.inside
@@ -282,9 +286,10 @@ class _Rename(ExprMutator):
 def canonicalize_bindings(func: Function, keeps_casts: bool = False) -> Function:
     """See `CanonicalizeBindings`; casts may be kept as they are."""
     known = [v for param in func.params for v in (param, *type_free_vars(param.ty))]
-    new = _Canonicalizer(known, keeps_casts).visit(func)
+    canonicalizer = _Canonicalizer(known, keeps_casts)
+    new = canonicalizer.visit(func)
     assert isinstance(new, Function)
-    return _hide_unused_outputs(new, func)
+    return _hide_unused_outputs(new, func) if canonicalizer.has_dataflow else new
 
 
 def CanonicalizeBindings() -> Pass:

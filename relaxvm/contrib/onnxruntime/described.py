@@ -29,7 +29,7 @@ class NodeArg:
     def __init__(self, value: ValueInfo) -> None:
         self.name = value.name
         self.type = value.type
-        self.shape: list[int | str | None] = list(value.dims or ())
+        self.shape: list[int | str | None] = list(value.shape or ())
 
     def __repr__(self) -> str:
         return f"NodeArg(name={self.name!r}, type={self.type!r}, shape={self.shape!r})"

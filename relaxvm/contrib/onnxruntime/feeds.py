@@ -121,7 +121,7 @@ def value_for(value: Any, expected: ValueInfo) -> Any:
             f"Unexpected input data type. Actual: ({actual}) , expected: ({expected.type})",
         )
     # A model that declares a scalar gets any shape, as with onnxruntime.
-    if expected.dims:
+    if expected.shape:
         _check_shape(value.shape, expected)
     if actual == "tensor(string)":
         return _as_texts(value)
@@ -131,7 +131,7 @@ def value_for(value: Any, expected: ValueInfo) -> Any:
 
 
 def _check_shape(shape: tuple[int, ...], expected: ValueInfo) -> None:
-    dims = expected.dims or ()
+    dims = expected.shape or ()
     if len(shape) != len(dims):
         raise status(
             InvalidArgument,
@@ -165,8 +165,8 @@ def symbols_agree(inputs: Mapping[str, tuple[ValueInfo, Any]]) -> bool:
     """Whether each symbolic dimension has one value."""
     known: dict[str, int] = {}
     for expected, value in inputs.values():
-        if isinstance(value, np.ndarray) and expected.dims:
-            for name, size in zip(expected.dims, value.shape, strict=True):
+        if isinstance(value, np.ndarray) and expected.shape:
+            for name, size in zip(expected.shape, value.shape, strict=True):
                 if not isinstance(name, str) or known.setdefault(name, size) == size:
                     continue
                 if is_named(name):

@@ -125,8 +125,8 @@ class Programs:
         for value in (*self.info.inputs, *self.info.constants):
             if value.name in ranks:
                 shapes[value.name] = _free(value.name, [None] * ranks[value.name])
-            elif variant.is_loose and value.dims and value.type.startswith("tensor("):
-                shapes[value.name] = _free(value.name, value.dims)
+            elif variant.is_loose and value.shape:
+                shapes[value.name] = _free(value.name, value.shape)
         options: dict[str, Any] = {}
         if shapes:
             options["shape_dict"] = shapes
@@ -200,10 +200,10 @@ def _with_numbers(info: ModelInfo, dimensions: Mapping[str, int]) -> dict[str, l
         value.name: [
             dimensions.get(dim, dim) if isinstance(dim, str) else f"{value.name}.{i}"
             if dim is None else dim
-            for i, dim in enumerate(value.dims)
+            for i, dim in enumerate(value.shape)
         ]
         for value in info.inputs
-        if value.dims and any(dim in dimensions for dim in value.dims if isinstance(dim, str))
+        if value.shape and any(dim in dimensions for dim in value.shape if isinstance(dim, str))
     }  # fmt: skip
 
 

@@ -583,7 +583,7 @@ def _ranks(values: Mapping[str, tuple[ValueInfo, Any]]) -> tuple[tuple[str, int]
     return tuple([
         (name, value.ndim)
         for name, (expected, value) in values.items()
-        if expected.dims == () and isinstance(value, np.ndarray) and value.ndim
+        if expected.shape == () and isinstance(value, np.ndarray) and value.ndim
     ])  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, Union
 import numpy as np
 from numpy.typing import NDArray
 
+from ...dtypes import dtype_name
 from ...ir import Constant, Expr, IntImm, ShapeExpr, TensorType, TupleType, Type, Var, int_imm
 from ...ir.arith import Analyzer, free_vars, prove_equal, simplify
 from ...ir.expr import MOST_AXES
@@ -212,7 +213,7 @@ class Value:
 
 def _dtype_of(known: NDArray[Any]) -> str:
     if known.dtype != object:
-        return known.dtype.name
+        return dtype_name(known.dtype)
     return "str" if known.size and isinstance(known.flat[0], str) else "int64"
 
 

@@ -59,7 +59,10 @@ def described(
 
 
 def _value(value: messages.Value) -> ValueInfo:
-    tensor = None if value.type is None else value.type.tensor
+    ty = value.type
+    while ty is not None and (inner := ty.sequence or ty.optional) is not None:
+        ty = inner.elem_type
+    tensor = None if ty is None else ty.tensor
     dims = None
     if tensor is not None and tensor.shape is not None:
         dims = tuple(map(_dim, tensor.shape.dims))

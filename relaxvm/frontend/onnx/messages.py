@@ -2,7 +2,7 @@
 
 Numbers and names of the fields are those of the format's definition; attributes of Python have
 shorter names where that reads better.  Fields for training and for the placement on devices are
-left out: they are skipped.
+left out, and types of intermediate values, which are inferred: they are skipped.
 
 Source: the ONNX specification, "Open Neural Network Exchange Intermediate Representation".
 """
@@ -224,7 +224,6 @@ class Graph(Message):
     doc_string: str = one(10, TEXT)
     input: Sequence[Value] = many(11, Value)
     output: Sequence[Value] = many(12, Value)
-    value_info: Sequence[Value] = many(13, Value)
     sparse_initializer: Sequence[SparseTensor] = many(15, SparseTensor)
 
 
@@ -240,7 +239,6 @@ class Function(Message):
     opset_import: Sequence[OperatorSet] = many(9, OperatorSet)
     domain: str = one(10, TEXT)
     attribute_proto: Sequence[Attribute] = many(11, Attribute)
-    value_info: Sequence[Value] = many(12, Value)
     overload: str = one(13, TEXT)
 
 

@@ -51,13 +51,17 @@ _MOST_MESSAGES: Final = 1 << 24
 
 
 class _Type(NamedTuple):
-    """A type of field: its wire type, the decoder of a value, and its default."""
+    """A type of field: its wire type, the decoder of a value, its default, and the data type of an
+    array of values of variable size."""
 
     wire: int
     decode: Callable[[Reader, int, int, str], Any] | None
     default: Any
+    dtype: str = ""
 
 
+_FEW: Final = 16
+"""Numbers of variable size that are faster decoded one by one."""
 _SMALLEST_PART: Final = 256
 _LARGEST_PART: Final = 1 << 20
 """Bytes in which numbers that are not packed are looked for at once."""
@@ -135,22 +139,33 @@ class Reader:
         if depth > _MOST_DEPTH:
             raise self.fail(place, f"messages are nested deeper than {_MOST_DEPTH}")
         data, fields, values = self.data, type(into).FIELDS, into.__dict__
+        limited = checkpoints.running
+        in_pieces = False
         while at < end:
             key = data[at]
             at += 1
             if key >= 0x80:
                 key, at = self.varint(at - 1, end, place)
             wire, number = key & 7, key >> 3
+            # Most numbers have one byte: they are read here.
             if wire == _LENGTH:
-                size, at = self.varint(at, end, place)
-                start, at = at, at + size
+                if at < end and data[at] < 0x80:
+                    start = at + 1
+                    at = start + data[at]
+                else:
+                    size, start = self.varint(at, end, place)
+                    at = start + size
                 if at > end:
                     raise self.fail(
-                        place, f"field {number} has {size} bytes, but {end - start} are left"
+                        place, f"field {number} has {at - start} bytes, but {end - start} are left"
                     )
             elif wire == _VARINT:
                 start = at
-                value, at = self.varint(at, end, place)
+                if at < end and data[at] < 0x80:
+                    value = data[at]
+                    at += 1
+                else:
+                    value, at = self.varint(at, end, place)
             elif wire in (_FIXED32, _FIXED64):
                 start, at = at, at + (4 if wire == _FIXED32 else 8)
                 if at > end:
@@ -163,7 +178,7 @@ class Reader:
             if field is None:
                 continue
             self.left -= 1
-            if checkpoints.running:
+            if limited:
                 checkpoints.checkpoint()
             if self.left < 0:
                 raise LimitError(
@@ -190,7 +205,11 @@ class Reader:
                 else:
                     new = kind.decode(self, start, at, f"{place}: {name}")
                 old = values.get(name)
-                values[name] = new if old is None else _Pieces.joined(old, new)
+                if old is None:
+                    values[name] = new
+                else:
+                    values[name] = _Pieces.joined(old, new)
+                    in_pieces = True
             else:
                 if wire != kind.wire:
                     raise self._wrong_wire(place, field, wire)
@@ -206,9 +225,10 @@ class Reader:
                         at = start + data[at + 1]
                         self.left -= 1
                         found.append(data[start:at])
-        for name, value in values.items():
-            if type(value) is _Pieces:
-                values[name] = value.whole()
+        if in_pieces:
+            for name, value in values.items():
+                if type(value) is _Pieces:
+                    values[name] = value.whole()
 
     def _series(
         self, key: int, at: int, end: int, kind: _Type, place: str
@@ -224,7 +244,19 @@ class Reader:
             place: for messages of errors.
         """
         assert kind.decode is not None
+        data = self.data
         pieces: list[NDArray[Any]] = []
+        if kind.wire == _VARINT:
+            few: list[int] = []
+            while at + 1 < end and data[at] == key and len(few) < _FEW:
+                number = data[at + 1]
+                at += 2
+                if number >= 0x80:
+                    number, at = self.varint(at - 1, end, place)
+                few.append(number)
+            pieces.append(np.array(few, np.uint64).view(kind.dtype))
+            if len(few) < _FEW:
+                return pieces[0], at
         size = _SMALLEST_PART
         while at < end:
             checkpoints.checkpoint()
@@ -303,9 +335,13 @@ class Reader:
 
     def varints(self, start: int, end: int, place: str) -> NDArray[np.uint64]:
         """Numbers of variable size."""
+        if end - start <= _FEW:
+            few: list[int] = []
+            while start < end:
+                number, start = self.varint(start, end, place)
+                few.append(number)
+            return np.array(few, np.uint64)
         data = np.frombuffer(self.data[start:end], np.uint8)
-        if not data.size:
-            return np.empty(0, np.uint64)
         last = np.flatnonzero(data < 0x80)
         if not last.size or last[-1] != data.size - 1:
             raise self.fail(place, "a number is truncated")
@@ -356,9 +392,11 @@ TEXT: Final = _Type(_LENGTH, Reader.text, "")
 """UTF-8 text."""
 BYTES: Final = _Type(_LENGTH, Reader.bytes, b"")
 """Bytes, as a memoryview."""
-INTS: Final = _Type(_VARINT, lambda r, a, b, p: r.varints(a, b, p).view(np.int64), _NO_NUMBERS)
+INTS: Final = _Type(
+    _VARINT, lambda r, a, b, p: r.varints(a, b, p).view(np.int64), _NO_NUMBERS, "int64"
+)
 """Many integers, as an int64 array."""
-UINTS: Final = _Type(_VARINT, Reader.varints, _NO_NUMBERS)
+UINTS: Final = _Type(_VARINT, Reader.varints, _NO_NUMBERS, "uint64")
 """Many integers without sign, as a uint64 array."""
 FLOATS: Final = _Type(
     _FIXED32, lambda r, a, b, p: r.numbers(a, b, p, "<f4"), _NO_NUMBERS

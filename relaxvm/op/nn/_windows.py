@@ -105,20 +105,35 @@ def windows(
     Raises:
         IllValued: it is known that none fits.
     """
+    # Numbers are computed as such: that is much faster than to simplify expressions.
+    length, size = _number_of(length), _number_of(size)
     reach = (size - 1) * dilation + 1
-    room = simplify(length + sum(padding) - reach)
+    room = _simplified(length + sum(padding) - reach)
     count = room // stride + 1
     if ceil_mode:
         count = (room + (stride - 1)) // stride + 1
         if not (isinstance(reach, int) and stride <= reach - padding[1]):
-            count = prim.minimum(count, (length + (padding[0] + stride - 1)) // stride)
-    count = simplify(count)
-    if isinstance(count, IntImm) and count.value < 1:
-        raise IllValued(
-            f"no window fits along {axis}: it is {simplify(reach + 0 * length)} long, the padded "
-            f"data {simplify(length + sum(padding))}"
-        )
-    return count
+            least = min if isinstance(count, int) else prim.minimum
+            count = least(count, (length + (padding[0] + stride - 1)) // stride)
+    count = _simplified(count)
+    if isinstance(count, int):
+        if count < 1:
+            raise IllValued(
+                f"no window fits along {axis}: it is {_simplified(reach)} long, the padded data "
+                f"{_simplified(length + sum(padding))}"
+            )
+        return prim.as_scalar(count)
+    found: Expr = count
+    return found
+
+
+def _number_of(value: Any) -> Any:
+    """The number that an expression is; other expressions as they are."""
+    return value.value if isinstance(value, IntImm) else value
+
+
+def _simplified(value: Any) -> Any:
+    return value if isinstance(value, int) else _number_of(simplify(value))
 
 
 def pooled(
