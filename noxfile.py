@@ -105,7 +105,8 @@ def torch(session: nox.Session) -> None:
     """Export programs and architectures with torch, of which a build for CPUs does, and compare
     results."""
     install_wheel(
-        session, "pytest-xdist", "torch>=2.9", "torchvision", "transformers", "onnxscript"
+        session, "pytest-xdist", "torch>=2.9", "torchvision", "transformers", "onnxscript",
+        "expecttest",  # the samples of torch's own tests need it
     )
     session.run(*TESTS, *(session.posargs or ("tests/test_torch_suite.py",)))
 

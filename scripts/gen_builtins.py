@@ -133,6 +133,7 @@ KERNEL_FAMILIES = (
     "creation", "gather", "nn", "channels", "convolution", "pooling", "blocks", "linear",
     "bfloat16", "integers", "recurrent", "recurrent_attention", "resize", "sampling", "detection",
     "trees", "cache", "packed", "spectral", "folding", "matrices", "spectra", "suppression",
+    "special",
 )  # fmt: skip
 """Modules of relaxvm.kernels, in the order of the page."""
 

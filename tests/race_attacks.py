@@ -156,6 +156,17 @@ CALLS: dict[str, list[Any]] = {
     f"{PREFIX}nn.fold": [
         lambda: [integers(90000, "f4").reshape(1, 9, 10000), (102, 102), (3, 3), (1, 1), (0,) * 4,
                  (1, 1), integers(10404, "f4").reshape(1, 1, 102, 102)]],
+    f"{PREFIX}special": [
+        lambda: [integers(1000, "f4"), integers(1000, "f4"), "igamma", integers(1000, "f4")]],
+    f"{PREFIX}frexp": [
+        lambda: [integers(LARGE, "f4"), integers(LARGE, "f4"), integers(LARGE, "i4")]],
+    f"{PREFIX}xor_sum": [lambda: [integers(10000).reshape(100, 100), (0,), 0, integers(100, "u8")]],
+    f"{PREFIX}segment_reduce": [
+        lambda: [integers(100, "f4"), np.full(50, 2), "sum", None, integers(50, "f4")]],
+    f"{PREFIX}nn.fractional_max_pool": [
+        lambda: [integers(10000, "f4").reshape(1, 1, 100, 100), np.full((1, 1, 2), 0.5, "f4"),
+                 (3, 3), (50, 50), integers(2500, "f4").reshape(1, 1, 50, 50),
+                 integers(2500).reshape(1, 1, 50, 50)]],
     f"{PREFIX}linalg.lu": [lambda: [matrix(), matrix(), integers(N, "i4")]],
     f"{PREFIX}linalg.solve": [lambda: [matrix(), matrix(), matrix()]],
     f"{PREFIX}linalg.solve_triangular": [lambda: [matrix(), matrix(), 1, 0, matrix()]],

@@ -23,6 +23,13 @@ WITHIN = 2e-4
 MIXTURES = 60
 NOT_AS_TORCH = {"vgg-dynamic.onnx"}
 """Files that onnxruntime gives other results for, too: errors of torch's exporter."""
+NOT_EXPORTED = {
+    "mixtral-static.onnx": "transformers.grouped_mm_fallback",
+    "mixtral-dynamic.onnx": "transformers.grouped_mm_fallback",
+    "tcn-static.onnx": "aten.adaptive_max_pool2d",
+}
+"""Files that torch's exporter for ONNX does not write -> the operator that it has no function for;
+their programs are compared as .pt2."""
 
 
 def leaves(value: Any) -> list[Any]:
@@ -98,7 +105,9 @@ def test_architectures(name: str, tmp_path: Path) -> None:
     pytest.importorskip("torchvision")
     pytest.importorskip("transformers")
     pytest.importorskip("onnxscript")
-    assert list(export(tmp_path, name, ["--onnx"])) == []
+    refused = [text for text in export(tmp_path, name, ["--onnx"])
+               if text.partition(":")[0] not in NOT_EXPORTED]  # fmt: skip
+    assert refused == []
     files = sorted([*tmp_path.glob("*.pt2"), *tmp_path.glob("*.onnx")])
     assert len(files) >= 2
     problems = {each.name: problem_of(each) for each in files if each.name not in NOT_AS_TORCH}

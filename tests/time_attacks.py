@@ -300,6 +300,18 @@ KERNELS: dict[str, list[Make]] = {
     "nn.fold": [
         lambda: [_zeros(1, 9, 1000 * 1000), (1002, 1002), (3, 3), (1, 1), (0,) * 4, (1, 1),
                  _zeros(1, 1, 1002, 1002)]],
+    "special": [lambda: [x(HALF // 8), x(HALF // 8), "igamma", out(HALF // 8)],
+                lambda: [x(1000), np.full(1000, 1 << 20, "f4"), "legendre_p", out(1000)]],
+    "frexp": [lambda: [x(SIZE), out(SIZE), _zeros(SIZE, dtype="i4")]],
+    "xor_sum": [lambda: [x(SIZE), (0,), 0, _zeros(dtype="u8")],
+                lambda: [x(1 << 20, 1), (1,), 0, _zeros(1 << 20, dtype="u8")]],
+    "segment_reduce": [lambda: [x(1 << 20), np.ones(1 << 20, "i8"), "sum", None, out(1 << 20)]],
+    "nn.fractional_max_pool": [
+        lambda: [_zeros(1, 100, 300, 300), np.full((1, 100, 2), 0.5, "f4"), (20, 20), (280, 280),
+                 _zeros(1, 100, 280, 280), _zeros(1, 100, 280, 280, dtype="i8")]],
+    "vision.ps_roi_pool": [
+        lambda: [x(1, 49, 512, 512), np.tile(np.array([[0, 0, 0, 500, 500]], "f4"), (5000, 1)),
+                 (7, 7), 1.0, _zeros(5000, 1, 7, 7)]],
     "det": [lambda: [_zeros(HALF // 16, 4, 4), _zeros(HALF // 16)],
             lambda: [np.eye(4000, dtype="f4"), _zeros()]],
     "linalg.lu": [lambda: [np.eye(4000, dtype="f4"), _zeros(4000, 4000), _zeros(4000, dtype="i4")]],

@@ -54,6 +54,7 @@ KERNELS: Final = {
         "hamming_window",
     ),
     "detection": (
+        "vision.ps_roi_pool",
         "vision.roi_align",
         "vision.roi_pool",
     ),
@@ -257,6 +258,13 @@ KERNELS: Final = {
         "median",
         "sort",
         "topk",
+    ),
+    "special": (
+        "frexp",
+        "nn.fractional_max_pool",
+        "segment_reduce",
+        "special",
+        "xor_sum",
     ),
     "spectra": (
         "linalg.eig",

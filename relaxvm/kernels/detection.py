@@ -221,6 +221,34 @@ def roi_pool(
         check_time()
 
 
+@kernel("vision.ps_roi_pool")
+def ps_roi_pool(
+    x: Floats, rois: Floats, pooled_size: Size, spatial_scale: Float, out: Out
+) -> None:
+    """out = the mean of each of pooled_size parts of regions of images x[batch, channels, height,
+    width], 0 for a part without elements; each part has channels of its own, so that out has as
+    many times fewer.  rois as for `vision.roi_pool`, but without the last elements; parts never
+    have the last row and column of an image."""
+    images = _images(x, rois, False)
+    parts = pooled_size[0] * pooled_size[1]
+    if images.shape[1] % parts:
+        raise WrongValue(f"x: expected a multiple of {parts} channels, got {describe(x)}")
+    check_out(out, native(x.dtype), (len(rois), images.shape[1] // parts, *pooled_size))
+    images, rois = copy_if_overlapping(images, out), copy_if_overlapping(rois, out)
+    for roi, result in zip(rois.astype(np.float64), out, strict=True):
+        image = images[_image_of(roi, len(images))]
+        image = image.reshape(-1, *pooled_size, *image.shape[1:])
+        scaled = roi[1:] * spatial_scale
+        left, top, right, bottom = np.sign(scaled) * np.floor(np.abs(scaled) + 0.5)
+        rows = _parts(top, bottom - 1, pooled_size[0], image.shape[3] - 1)
+        columns = _parts(left, right - 1, pooled_size[1], image.shape[4] - 1)
+        for i, (first, end) in enumerate(rows):
+            for j, (start, stop) in enumerate(columns):
+                part = image[:, i, j, first:end, start:stop].astype(np.float64)
+                result[:, i, j] = part.mean((1, 2)) if part.size else 0
+        check_time()
+
+
 def _parts(first: float, last: float, count: int, length: int) -> list[tuple[int, int]]:
     """The elements of an axis that the parts of a region have."""
     size = max(last - first + 1, 1) / count

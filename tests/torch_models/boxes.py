@@ -22,6 +22,7 @@ class RegionsOfImages(nn.Module):
             ops.roi_align(x, [boxes], (2, 3), 0.25, -1, aligned=False),
             ops.roi_pool(x, [boxes], (2, 3), 0.25),
             ops.ps_roi_align(x, [boxes], (2, 2), 0.25, 2),
+            ops.ps_roi_pool(x, [boxes], (2, 2), 0.25),
         )
 
 

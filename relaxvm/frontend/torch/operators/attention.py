@@ -18,6 +18,7 @@ from ..forms import (
     same_dim,
 )
 from ..registry import aten
+from .reductions import logsumexp
 from .shapes import swapped
 
 __all__: list[str] = []
@@ -95,43 +96,62 @@ def _attended(
     scale: Any, enable_gqa: bool,
 ) -> Tensor:  # fmt: skip
     dtype = dtype_of(query)
-    dims = dims_of(query)
-    if scale is None:
-        size = dims[-1]
-        if not isinstance(size, int):
-            raise Problem("scale: expected it where the size of a head is not known")
-        scale = 1 / math.sqrt(size) if size else 1.0
+    scale = _scale(query, scale)
     if dtype == "float32" and rank_of(query) == rank_of(key) == rank_of(value) == 4:
         found = _by_operator(c, query, key, value, mask, is_causal, scale)
         if found is not None:
             return found
-    is_shared = enable_gqa and not same_dim(dims[-3], dims_of(key)[-3])
-    if is_shared:
-        query, key, value, mask = _shared(c, query, key, value, mask)
+    weights, value = _weights(c, query, key, value, mask, is_causal, scale, enable_gqa)
+    found = cast(c, c.op("matmul", weights, cast(c, value, dtype_of(weights))), dtype)
+    if rank_of(found) == rank_of(query):
+        return found
+    return reshaped(c, found, [*dims_of(query)[:-1], dims_of(value)[-1]])
+
+
+def _scale(query: Tensor, scale: Any) -> Any:
+    if scale is not None:
+        return scale
+    size = dims_of(query)[-1]
+    if not isinstance(size, int):
+        raise Problem("scale: expected it where the size of a head is not known")
+    return 1 / math.sqrt(size) if size else 1.0
+
+
+def _scores(
+    c: Emitter, query: Tensor, key: Tensor, mask: Tensor | None, is_causal: bool, scale: Any
+) -> Tensor:
+    """What `softmax` is taken of; in float32 if the operands have 16 bits."""
+    dtype = dtype_of(query)
     wide = "float32" if dtype in ("float16", "bfloat16") else dtype
-    q, k, v = (cast(c, each, wide) for each in (query, key, value))
-    q = c.op("multiply", q, number(c, scale, wide))
-    rank = rank_of(k)
-    scores = c.op("matmul", q, swapped(c, k, rank - 2, rank - 1))
+    q = c.op("multiply", cast(c, query, wide), number(c, scale, wide))
+    rank = rank_of(key)
+    scores = c.op("matmul", q, swapped(c, cast(c, key, wide), rank - 2, rank - 1))
     low = number(c, -math.inf, wide)
     if is_causal:
-        allowed = _causal(c, dims[-2], dims_of(key)[-2])
+        allowed = _causal(c, dims_of(query)[-2], dims_of(key)[-2])
         scores = c.op("where", allowed, scores, low)
-    has_rows = False
-    if mask is not None and dtype_of(mask) == "bool":
-        scores = c.op("where", mask, scores, low)
-        has_rows = True
-    elif mask is not None:
-        scores = c.op("add", scores, cast(c, mask, wide))
-        has_rows = True
-    last = rank_of(scores) - 1
+    if mask is None:
+        return scores
+    if dtype_of(mask) == "bool":
+        return c.op("where", mask, scores, low)
+    return c.op("add", scores, cast(c, mask, wide))
+
+
+def _weights(
+    c: Emitter, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, is_causal: bool,
+    scale: Any, enable_gqa: bool,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """The weights, and the values that they are for: heads that share have an axis of their own."""
+    if enable_gqa and not same_dim(dims_of(query)[-3], dims_of(key)[-3]):
+        query, key, value, mask = _shared(c, query, key, value, mask)
+    scores = _scores(c, query, key, mask, is_causal, scale)
+    last, dtype = rank_of(scores) - 1, dtype_of(scores)
     weights = c.op("nn.softmax", scores, last)
-    if has_rows:  # a query that no key is allowed for gets 0
+    if mask is not None:  # a query that no key is allowed for gets 0
         top = c.op("max", scores, [last], True)
-        is_masked = c.op("equal", top, low)
-        weights = c.op("where", is_masked, number(c, 0, wide), weights)
-    found = cast(c, c.op("matmul", weights, v), dtype)
-    return reshaped(c, found, [*dims[:-1], dims_of(value)[-1]]) if is_shared else found
+        is_masked = c.op("equal", top, number(c, -math.inf, dtype))
+        weights = c.op("where", is_masked, number(c, 0, dtype), weights)
+    return weights, value
 
 
 @aten("scaled_dot_product_attention")
@@ -150,11 +170,15 @@ def flash_attention(
     c: Emitter, query: Tensor, key: Tensor, value: Tensor, dropout_p: float = 0.0,
     is_causal: bool = False, attn_mask: Tensor | None = None, scale: Any = None,
 ) -> Any:  # fmt: skip
-    """The same; the logarithms of the sums are zeros."""
+    """The same, and the logarithms of the sums that softmax divides by."""
     if dropout_p:
         raise Problem("dropout_p: dropout is not supported")
     found = _attended(c, query, key, value, attn_mask, is_causal, scale, True)
-    return found, c.op("zeros", dims_of(query)[:-1], "float32")
+    shape, scale = dims_of(query)[:-1], _scale(query, scale)
+    if not same_dim(dims_of(query)[-3], dims_of(key)[-3]):
+        query, key, value, attn_mask = _shared(c, query, key, value, attn_mask)
+    scores = _scores(c, query, key, attn_mask, is_causal, scale)
+    return found, reshaped(c, logsumexp(c, scores, [rank_of(scores) - 1]), shape)
 
 
 @aten("_scaled_dot_product_attention_math")
@@ -163,8 +187,12 @@ def attention_math(
     dropout_p: float = 0.0, is_causal: bool = False, dropout_mask: Tensor | None = None,
     scale: Any = None, enable_gqa: bool = False,
 ) -> Any:  # fmt: skip
-    """The same; the weights are not returned."""
+    """The same, and the weights."""
     if dropout_p:
         raise Problem("dropout_p: dropout is not supported")
     found = _attended(c, query, key, value, attn_mask, is_causal, scale, enable_gqa)
-    return found, c.op("zeros", [*dims_of(query)[:-1], dims_of(key)[-2]], dtype_of(query))
+    shape, dtype = [*dims_of(query)[:-1], dims_of(key)[-2]], dtype_of(query)
+    weights, _ = _weights(
+        c, query, key, value, attn_mask, is_causal, _scale(query, scale), enable_gqa
+    )
+    return found, cast(c, reshaped(c, weights, shape), dtype)

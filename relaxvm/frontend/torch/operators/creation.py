@@ -148,9 +148,9 @@ def arange(
     dtype = dtype or (DEFAULT_FLOAT if DEFAULT_FLOAT in kinds else "int64")
     if not any(isinstance(length(each), Expr) for each in (start, end, step)):
         start, end, step = (length(each) for each in (start, end, step))
-        if not is_float(dtype):
-            start, end, step = int(start), int(end), int(step)
         count = math.ceil((end - start) / step)
+        if not is_float(dtype):
+            start, step = int(start), int(step)
         wide = np.float64 if is_float(dtype) else np.int64
         found = start + np.arange(max(count, 0), dtype=wide) * step
         if count <= 4096:
@@ -190,9 +190,12 @@ def logspace(
 ) -> Tensor:  # fmt: skip
     """A base to the power of numbers at equal distances."""
     dtype = dtype or DEFAULT_FLOAT
+    if not is_float(dtype):  # torch converts the bounds first
+        start, end = (
+            cast(c, x, "int64") if is_tensor(x) else int(x) if isinstance(x, float) else x
+            for x in (start, end)
+        )
     powers = _spaced(c, start, end, steps)
-    if not is_float(dtype):
-        powers = c.op("trunc", powers)
     return cast(c, c.op("power", number(c, base, "float64"), powers), dtype)
 
 

@@ -8,11 +8,12 @@ from typing import Any, Final
 import numpy as np
 
 from ....dtypes import as_dtype
-from ....ir import Expr
+from ....ir import Expr, TupleType
 from ...common.emitter import Emitter, Problem
 from ..forms import (
     Tensor,
     cast,
+    dims_of,
     dtype_of,
     each_of,
     floating,
@@ -20,9 +21,11 @@ from ..forms import (
     is_float,
     is_integral,
     is_tensor,
+    items,
     number,
     promoted,
     promoted_dtype,
+    tensor_type,
 )
 from ..registry import aten
 
@@ -400,6 +403,14 @@ def _without_nan(c: Emitter, name: str, self: Tensor, other: Tensor) -> Tensor:
 def atan2(c: Emitter, self: Tensor, other: Tensor) -> Tensor:
     """R.atan2."""
     return c.op("atan2", *promoted(c, self, other, dtype=floating(promoted_dtype(self, other))))
+
+
+@aten("frexp.Tensor")
+def frexp(c: Emitter, self: Tensor) -> Any:
+    """The mantissa, from 1/2 to 1, and the exponent of each element."""
+    dims, dtype = dims_of(self), dtype_of(self)
+    types = TupleType([tensor_type(dims, dtype), tensor_type(dims, "int32")])
+    return items(c, c.run("frexp", [c.expr(self)], types, f"{dtype},int32"))
 
 
 @aten("logaddexp", "special_logaddexp")

@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ....ir import TensorType, prim
 from ...common.deformed import deformed_conv
@@ -17,6 +18,7 @@ from ..forms import (
     dtype_of,
     each_of,
     is_float,
+    known,
     length,
     number,
     per_axis,
@@ -25,7 +27,7 @@ from ..forms import (
 )
 from ..registry import aten
 from .neural import padded
-from .shapes import expand
+from .shapes import expand, moved
 
 __all__: list[str] = []
 
@@ -85,9 +87,46 @@ def _upsample_smooth(
     coordinates = "align_corners" if align_corners else (
         "half_pixel" if method == "cubic" or antialias else "pytorch_half_pixel")  # fmt: skip
     size = _sizes(x, output_size, scales, count)
+    if antialias and align_corners:
+        return _by_matrices(c, x, size, method)
     if coordinates == "pytorch_half_pixel":
         coordinates = "half_pixel"  # they differ for sizes of 1 alone, where torch has half_pixel
     return _resized(c, x, size, method, coordinates, "floor", scales, antialias)
+
+
+def _by_matrices(c: Emitter, x: Tensor, size: list[Any], method: str) -> Tensor:
+    """Antialiased with the scales of aligned corners, but about the centers of elements, as PyTorch
+    has it."""
+    dtype = dtype_of(x)
+    found = cast(c, x, "float64")
+    for axis, new in zip(range(rank_of(x) - len(size), rank_of(x)), size, strict=True):
+        weights = _antialiasing(known(dims_of(x)[axis], "antialias with align_corners"),
+                                known(new, "output_size"), method)  # fmt: skip
+        found = moved(c, c.op("matmul", moved(c, found, axis, rank_of(x) - 1),
+                              c.expr(weights.T)), rank_of(x) - 1, axis)  # fmt: skip
+    if is_float(dtype):
+        return cast(c, found, dtype)
+    return cast(c, c.op("clip", c.op("round", found), 0, 255), dtype)
+
+
+def _antialiasing(old: int, new: int, method: str) -> NDArray[np.float64]:
+    """The weights of the elements, a row for each element of the result."""
+    scale = (old - 1) / (new - 1) if new > 1 else 0.0
+    wide = max(scale, 1.0)
+    reach = wide * (2 if method == "cubic" else 1)
+    weights = np.zeros((new, old))
+    for i in range(new):
+        center = scale * (i + 0.5)
+        first, end = max(int(center - reach + 0.5), 0), min(int(center + reach + 0.5), old)
+        apart = np.abs((np.arange(first, end) - center + 0.5) / wide)
+        if method == "cubic":  # Keys's kernel with a = -1/2
+            near = (1.5 * apart - 2.5) * apart**2 + 1
+            row = np.where(apart < 1, near, ((-0.5 * apart + 2.5) * apart - 4) * apart + 2)
+            row = np.where(apart < 2, row, 0)
+        else:
+            row = np.maximum(1 - apart, 0)
+        weights[i, first:end] = row / (row.sum() or 1)
+    return weights
 
 
 @each_of("upsample_linear1d.vec", "upsample_bilinear2d.vec", "upsample_trilinear3d.vec",
@@ -287,6 +326,21 @@ def roi_pool(
     """R.vision.roi_pool; the places of the greatest elements cannot be asked for."""
     size = [length(pooled_height), length(pooled_width)]
     return c.op("vision.roi_pool", input, rois, size, spatial_scale), None
+
+
+@aten("torchvision::ps_roi_pool")
+def ps_roi_pool(
+    c: Emitter, input: Tensor, rois: Tensor, spatial_scale: float, pooled_height: Any,  # noqa: A002
+    pooled_width: Any,
+) -> Any:  # fmt: skip
+    """Means of the parts of regions, each taken from channels of its own; and their numbers."""
+    height, width = length(pooled_height), length(pooled_width)
+    channels, dtype = dims_of(input)[1], dtype_of(input)
+    shape = [dims_of(rois)[0], channels // (height * width), height, width]
+    given = [c.expr(input), c.expr(rois), [height, width], spatial_scale]
+    found = c.run("vision.ps_roi_pool", given, TensorType(shape, dtype), dtype)
+    numbers = c.expr(np.arange(channels, dtype=np.int32).reshape(1, -1, height, width))
+    return found, expand(c, numbers, shape)
 
 
 @aten("torchvision::ps_roi_align")

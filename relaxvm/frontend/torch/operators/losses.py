@@ -332,6 +332,32 @@ def cross_entropy(
     return c.op("add", first, c.op("multiply", smooth, share))
 
 
+@aten("multilabel_margin_loss")
+def multilabel_margin_loss(
+    c: Emitter, self: Tensor, target: Tensor, reduction: int = 1
+) -> Tensor:
+    """The sum of max(0, 1 - x[y] + x) over targets y, which end at -1, and over the other classes,
+    divided by the number of classes."""
+    dtype, classes = dtype_of(self), dims_of(self)[-1] if rank_of(self) else 1
+    x = reshaped(c, self, [-1, 1, classes])
+    y = reshaped(c, target, [-1, classes])
+    zero, one = number(c, 0, dtype), number(c, 1, dtype)
+    ended = c.op("cumsum", cast(c, c.op("less", y, number(c, 0, "int64")), "int64"), 1)
+    is_given = c.op("equal", ended, number(c, 0, "int64"))
+    y = c.op("where", is_given, y, number(c, 0, "int64"))
+    given = reshaped(c, is_given, [-1, classes, 1])
+    places = c.op("arange", 0, classes, 1, "int64")
+    is_here = c.op("logical_and", c.op("equal", c.op("expand_dims", y, 2), places), given)
+    is_target = c.op("max", cast(c, is_here, dtype), [1], True)
+    right = c.op("expand_dims", c.op("gather_elements", reshaped(c, self, [-1, classes]), y, 1), 2)
+    found = c.op("maximum", c.op("add", c.op("subtract", x, right), one), zero)
+    found = c.op("where", given, c.op("multiply", found, c.op("subtract", one, is_target)), zero)
+    found = c.op("divide", c.op("sum", found, [1, 2], False), number(c, classes, dtype))
+    if reduction == 0 and rank_of(self) < 2:
+        return reshaped(c, found, [])
+    return _joined(c, found, reduction)
+
+
 @aten("multi_margin_loss")
 def multi_margin_loss(
     c: Emitter, self: Tensor, target: Tensor, p: Any = 1, margin: Any = 1,

@@ -436,6 +436,14 @@ def linalg_eigh_core(c: Emitter, A: Tensor, UPLO: str = "L", compute_v: bool = T
     return (w, v) if compute_v else (w, c.op("zeros", [0], dtype_of(A)))
 
 
+@aten("linalg_matrix_sqrth")
+def matrix_sqrth(c: Emitter, self: Tensor) -> Tensor:
+    """The square root of symmetric matrices with eigenvalues of at least 0."""
+    values, vectors = _eigh(c, _floats(c, self))
+    roots = c.op("expand_dims", c.op("sqrt", values), rank_of(values) - 1)
+    return product(c, c.op("multiply", vectors, roots), swapped(c, vectors, -1, -2))
+
+
 @aten("linalg_eigvalsh")
 def eigvalsh(c: Emitter, self: Tensor, UPLO: str = "L") -> Tensor:
     """Eigenvalues of symmetric matrices, by the kernel linalg.eigh."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ....ir import Expr, TensorType
+from ....ir import Expr, TensorType, TupleType
 from ...common.emitter import Emitter, Problem
 from ..forms import (
     Tensor,
@@ -16,12 +16,14 @@ from ..forms import (
     dtype_of,
     each_of,
     is_float,
+    items,
     length,
     number,
     numel,
     per_axis,
     rank_of,
     reshaped,
+    tensor_type,
 )
 from .neural import padded
 from .shapes import expand
@@ -219,3 +221,17 @@ def max_unpool(
     return reshaped(c, found, [*front, *size])
 
 
+@each_of("fractional_max_pool2d", "fractional_max_pool3d")
+def fractional_max_pool(
+    name: str, c: Emitter, self: Tensor, kernel_size: Any, output_size: Any,
+    random_samples: Tensor,
+) -> Any:  # fmt: skip
+    """The greatest elements of windows at places that are drawn, and their places."""
+    count = int(name[-2])
+    x, is_single = _batched(c, self, count)
+    size, new = per_axis(kernel_size, count), [length(each) for each in output_size]
+    dims, dtype = [*dims_of(x)[:2], *new], dtype_of(x)
+    types = TupleType([tensor_type(dims, dtype), tensor_type(dims, "int64")])
+    given = [c.expr(x), c.expr(cast(c, random_samples, dtype)), size, new]
+    found = items(c, c.run("nn.fractional_max_pool", given, types, f"{dtype},int64"))
+    return [_single(c, each, is_single) for each in found]

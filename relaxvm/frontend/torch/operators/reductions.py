@@ -33,6 +33,7 @@ from ..forms import (
     reshaped,
     same_dim,
     sliced,
+    tensor_type,
 )
 from ..registry import aten
 from .shapes import counted
@@ -721,6 +722,63 @@ def histogram(
     return cast(c, found, dtype), cast(c, edges, dtype)
 
 
+@aten("histogramdd", "histogramdd.int_bins", "histogramdd.TensorList_bins")
+def histogramdd(
+    c: Emitter, self: Tensor, bins: Any, range: Any = None, weight: Tensor | None = None,  # noqa: A002
+    density: bool = False,
+) -> Any:  # fmt: skip
+    """How many points are in each of the boxes between bounds along each axis, and the bounds."""
+    dtype = dtype_of(self)
+    axes = known(dims_of(self)[-1], "histogramdd")
+    points = reshaped(c, self, [-1, axes])
+    bins = [bins] * axes if isinstance(bins, int) else bins
+    all_edges, counts = [], []
+    place: Any = None
+    inside: Any = None
+    for axis, each in enumerate(bins):
+        x = reshaped(c, sliced(c, points, 1, axis, axis + 1), [-1])
+        edges = each if is_tensor(each) else cast(
+            c, _edges(c, x, range and range[2 * axis : 2 * axis + 2], each), dtype
+        )  # fmt: skip
+        count = known(dims_of(edges)[0], "histogramdd") - 1
+        which = c.op("subtract", c.op("bucketize", x, edges, False, True), number(c, 1, "int64"))
+        last = c.op("take", edges, c.expr(np.array(count)), 0)
+        is_in = c.op("logical_and", c.op("greater_equal", which, number(c, 0, "int64")),
+                     c.op("less_equal", x, last))  # fmt: skip
+        which = c.op("clip", which, 0, count - 1)
+        place = which if place is None else c.op(
+            "add", c.op("multiply", place, number(c, count, "int64")), which)  # fmt: skip
+        inside = is_in if inside is None else c.op("logical_and", inside, is_in)
+        all_edges.append(edges)
+        counts.append(count)
+    amounts = cast(c, inside, dtype)
+    if weight is not None:
+        amounts = c.op("multiply", amounts, cast(c, reshaped(c, weight, [-1]), dtype))
+    zeros = c.op("zeros", [math.prod(counts)], dtype)
+    found = reshaped(c, c.op("scatter_elements", zeros, place, amounts, 0, "add"), counts)
+    if density:
+        found = c.op("divide", found, c.op("sum", found, None, False))
+        for axis, edges in enumerate(all_edges):
+            width = c.op("subtract", sliced(c, edges, 0, 1, counts[axis] + 1),
+                         sliced(c, edges, 0, 0, counts[axis]))  # fmt: skip
+            found = c.op("divide", found, reshaped(
+                c, width, [-1 if i == axis else 1 for i, _ in enumerate(counts)]))  # fmt: skip
+    return found, *all_edges
+
+
+def _edges(c: Emitter, x: Tensor, bounds: Any, bins: int) -> Tensor:
+    """The bounds of parts of equal width."""
+    if not bounds and same_dim(dims_of(x)[0], 0):
+        bounds = (0, 1)
+    low, high = bounds or (0, 0)
+    first, end = (
+        _bounds(c, cast(c, x, "float64"), 0, 0, 0.5) if low == high == 0 else
+        (number(c, low, "float64"), number(c, high, "float64"))
+    )  # fmt: skip
+    steps = c.expr(np.arange(bins + 1) / bins)
+    return c.op("add", first, c.op("multiply", steps, c.op("subtract", end, first)))
+
+
 @aten("histc")
 def histc(c: Emitter, self: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:  # noqa: A002
     """How many elements are in each of several parts of equal width between min and max."""
@@ -753,3 +811,43 @@ def _parts_of(
                 c.op("subtract", high, low))  # fmt: skip
     place = cast(c, c.op("clip", c.op("floor", part), 0, bins - 1), "int64")
     return place, c.op("logical_and", c.op("greater_equal", x, low), c.op("less_equal", x, high))
+
+
+# By kernels
+
+
+@aten("segment_reduce")
+def segment_reduce(
+    c: Emitter, data: Tensor, reduce: str, lengths: Tensor | None = None,
+    indices: Tensor | None = None, offsets: Tensor | None = None, axis: int = 0,
+    unsafe: bool = False, initial: Any = None,
+) -> Tensor:  # fmt: skip
+    """The sum, mean, product, greatest or least element of each of several segments."""
+    if indices is not None:
+        raise Problem("indices: expected lengths or offsets of segments")
+    if offsets is not None:
+        last = rank_of(offsets) - 1
+        count = dims_of(offsets)[last]
+        lengths = c.op("subtract", sliced(c, offsets, last, 1, count),
+                       sliced(c, offsets, last, 0, count - 1))  # fmt: skip
+    if lengths is None:
+        raise Problem("expected lengths or offsets of segments")
+    dims = [*dims_of(lengths), *dims_of(data)[axis + 1 :]]
+    dtype = dtype_of(data)
+    given = [c.expr(data), c.expr(lengths), reduce, initial]
+    return c.run("segment_reduce", given, tensor_type(dims, dtype), dtype)
+
+
+@aten("hash_tensor")
+def hash_tensor(
+    c: Emitter, self: Tensor, dim: Any = None, keepdim: bool = False, mode: int = 0
+) -> Tensor:
+    """The exclusive or of the bits of elements, as uint64."""
+    if mode != 0:
+        raise Problem(f"mode: expected 0, got {mode}")
+    x = reshaped(c, self, [1]) if rank_of(self) == 0 else self
+    axes = list(range(rank_of(x))) if not dim else [axis_of(x, each) for each in dim]
+    dims = [1 if i in axes else each for i, each in enumerate(dims_of(x))]
+    kept = [each for i, each in enumerate(dims) if keepdim or i not in axes]
+    found = c.run("xor_sum", [c.expr(x), axes, keepdim], tensor_type(kept, "uint64"), "uint64")
+    return reshaped(c, found, []) if rank_of(self) == 0 else found

@@ -894,8 +894,12 @@ def sum_to_size(c: Emitter, self: Tensor, size: Any) -> Tensor:
     before = len(dims) - len(size)
     axes = [i for i, dim in enumerate(dims)
             if i < before or (same_dim(size[i - before], 1) and not same_dim(dim, 1))]  # fmt: skip
+    if not axes:
+        if rank_of(self) == 0 and dtype_of(self) == "bool":
+            return cast(c, self, "int64")
+        return self
     x = cast(c, self, "int64") if dtype_of(self) == "bool" else self
-    return reshaped(c, c.op("sum", x, axes, True), list(size)) if axes else x
+    return reshaped(c, c.op("sum", x, axes, True), list(size))
 
 
 @aten("pad_sequence")

@@ -10,7 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...common.emitter import Emitter, Problem
-from ..forms import Tensor, cast, dtype_of, floating, number, promoted_dtype, rank_of
+from ..forms import (
+    Tensor,
+    broadcast_dims,
+    cast,
+    dims_of,
+    dtype_of,
+    each_of,
+    floating,
+    number,
+    promoted,
+    promoted_dtype,
+    rank_of,
+    tensor_type,
+)
 from ..registry import aten
 
 __all__: list[str] = []
@@ -595,3 +608,55 @@ for _prefix in ("special_", "special_shifted_"):
         aten(f"{_prefix}chebyshev_polynomial_{_name}")(
             _chebyshev_operator(_name, _above, _below, "shifted" in _prefix)
         )
+
+
+# Functions that a kernel computes
+
+
+def _by_kernel(c: Emitter, name: str, *operands: Tensor) -> Tensor:
+    dims = broadcast_dims(*map(dims_of, operands))
+    dtype = dtype_of(operands[0])
+    given = [c.expr(each) for each in operands]
+    return c.run("special", [*given, name], tensor_type(dims, dtype), dtype)
+
+
+@aten("special_airy_ai")
+def airy_ai(c: Emitter, x: Tensor) -> Tensor:
+    """Airy's function Ai."""
+    return _by_kernel(c, "airy_ai", cast(c, x, floating(dtype_of(x))))
+
+
+@each_of("igamma", "igammac", "special_gammainc", "special_gammaincc")
+def igamma(name: str, c: Emitter, self: Tensor, other: Tensor) -> Tensor:
+    """The lower or the upper incomplete gamma function, divided by the gamma function."""
+    dtype = floating(promoted_dtype(self, other))
+    operands = promoted(c, self, other, dtype=dtype)
+    return _by_kernel(c, "igammac" if name.endswith("c") and name != "special_gammainc" else
+                      "igamma", *operands)  # fmt: skip
+
+
+@each_of("nextafter", "gcd", "lcm")
+def by_kernel(name: str, c: Emitter, self: Tensor, other: Tensor) -> Tensor:
+    """The next number towards another one; the greatest common divisor; the least common
+    multiple."""
+    return _by_kernel(c, name, *promoted(c, self, other))
+
+
+def _polynomial_operator(name: str) -> Callable[..., Tensor]:
+    def convert(c: Emitter, x: Any, n: Any) -> Tensor:
+        operands = promoted(c, x, n, dtype=floating(promoted_dtype(x, n)))
+        return _by_kernel(c, name, *operands)
+
+    family = {"he": "Hermite", "la": "Laguerre", "le": "Legendre"}[name[:2]]
+    kind = name.rpartition("_")[2].capitalize()
+    convert.__doc__ = f"{family}'s polynomials {kind}, of degrees that a tensor has."
+    return convert
+
+
+for _family, _kind in (
+    ("hermite", "h"), ("hermite", "he"), ("laguerre", "l"), ("legendre", "p"),
+):  # fmt: skip
+    _full = f"special_{_family}_polynomial_{_kind}"
+    aten(_full, f"{_full}.x_scalar", f"{_full}.n_scalar")(
+        _polynomial_operator(f"{_family}_{_kind}")
+    )
