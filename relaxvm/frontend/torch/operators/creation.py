@@ -25,6 +25,7 @@ from ..forms import (
     rank_of,
     reshaped,
 )
+from ..graph import Graph
 from ..registry import aten
 from .shapes import expand
 
@@ -140,7 +141,7 @@ def fill_diagonal(c: Emitter, self: Tensor, fill_value: Any, wrap: bool = False)
 
 @aten("arange", "arange.start", "arange.start_step")
 def arange(
-    c: Emitter, end: Any, start: Any = 0, step: Any = 1, dtype: str | None = None,
+    c: Graph, end: Any, start: Any = 0, step: Any = 1, dtype: str | None = None,
     layout: Any = None, device: Any = None, pin_memory: Any = None,
 ) -> Tensor:  # fmt: skip
     """R.arange."""
@@ -150,12 +151,24 @@ def arange(
         start, end, step = (length(each) for each in (start, end, step))
         count = math.ceil((end - start) / step)
         if not is_float(dtype):
-            start, step = int(start), int(step)
+            start, end, step = int(start), int(end), int(step)
+            older = math.ceil((end - start) / step) if step else count
+            if older != count and _stated_length(c) == older:
+                count = older  # as older versions of PyTorch have it
         wide = np.float64 if is_float(dtype) else np.int64
         found = start + np.arange(max(count, 0), dtype=wide) * step
         if count <= 4096:
             return c.expr(found.astype(as_dtype(dtype)))
     return c.op("arange", start, end, step, dtype)
+
+
+def _stated_length(c: Graph) -> Any:
+    """The length that the graph states for the vector that a node returns; None if it does not."""
+    output = None if c.node is None else c.node.outputs[0]
+    if output is None or output.kind != "as_tensor":
+        return None
+    kind = c.kind(output.value.name)
+    return None if kind is None or not kind.dims else length(kind.dims[0])
 
 
 @aten("linspace", "linspace.Tensor_Tensor", "linspace.Tensor_Scalar", "linspace.Scalar_Tensor")
