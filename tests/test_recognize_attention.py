@@ -202,3 +202,75 @@ def test_a_start_of_a_cache_is_read_in_place() -> None:
     parts = [room[:, :, :6] for room in rooms]
     expected = run(mod, q, *[part.copy() for part in parts])[0]
     np.testing.assert_array_equal(run(mod, q, *parts)[0], expected)
+
+
+def program_of(body: Any, *shapes: Any) -> IRModule:
+    bb = relaxvm.BlockBuilder()
+    names = zip("qkv", shapes, strict=True)
+    inputs = [Var(name, TensorType(shape, "float32")) for name, shape in names]
+    with bb.function("main", inputs):
+        with bb.dataflow():
+            result = bb.emit_output(body(bb.emit, *inputs))
+        bb.emit_func_output(result)
+    return bb.get()
+
+
+def merged(
+    emit: Any, q: Any, k: Any, v: Any, *, channels_first: bool, bias: Any = None,
+    exchange: bool = True,
+) -> Any:  # fmt: skip
+    """Of q, k, v[6, length, 8], or [6, 8, length]: heads and examples are one axis."""
+    if channels_first:
+        query = emit(R.permute_dims(emit(R.multiply(q, number(0.5))), [0, 2, 1]))
+        key = k
+    else:
+        query = q
+        key = emit(R.permute_dims(k, [0, 2, 1])) if exchange else k
+    scores = emit(R.matmul(query, key))
+    if bias is not None:
+        scores = emit(R.add(scores, const(bias)))
+    weights = emit(R.nn.softmax(scores, 2))
+    if not channels_first:
+        return emit(R.matmul(weights, v))
+    return emit(R.matmul(v, emit(R.permute_dims(weights, [0, 2, 1]))))
+
+
+@pytest.mark.parametrize("channels_first", [False, True])
+@pytest.mark.parametrize("mask", [None, MASK, np.tile(MASK[0], (6, 1, 1)), MASK[0, 0, 0]])
+def test_heads_that_are_one_axis_with_the_examples(channels_first: bool, mask: Any) -> None:
+    if mask is not None and mask.ndim == 4:
+        mask = mask[0]
+    shape = (6, 8, 6) if channels_first else (6, 6, 8)
+    mod = program_of(
+        lambda emit, *given: merged(emit, *given, channels_first=channels_first, bias=mask),
+        *[shape] * 3,
+    )
+    recognized = recognized_of(mod)
+    text = recognized.script()
+    assert "R.nn.attention" in text
+    assert "softmax" not in text
+    rng = np.random.default_rng(3)
+    values = [rng.standard_normal(shape).astype(np.float32) for _ in range(3)]
+    np.testing.assert_allclose(run(recognized, *values)[0], run(mod, *values)[0], atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("keys", "exchange"), [((6, 8, 7), False), ((6, 8, 1), False), ((6, 7, 8), True)]
+)
+def test_keys_that_may_be_a_cache_are_not_exchanged(keys: Any, exchange: bool) -> None:
+    """A key that is stored as the product takes it has to have the length of the queries."""
+    length = keys[1] if exchange else keys[2]
+    mod = program_of(
+        lambda emit, *given: merged(emit, *given, channels_first=False, exchange=exchange),
+        (6, 6, 8), keys, (6, length, 8),
+    )  # fmt: skip
+    assert ("R.nn.attention" in recognized_of(mod).script()) is exchange
+
+
+def test_weights_of_another_rank_are_no_attention() -> None:
+    def body(emit: Any, q: Any, k: Any, v: Any) -> Any:
+        weights = emit(R.nn.softmax(emit(R.matmul(q, emit(R.permute_dims(k, [1, 0]))))))
+        return emit(R.matmul(weights, v))
+
+    mod = program_of(body, *[(6, 8)] * 3)
+    assert "R.nn.attention" not in recognized_of(mod).script()

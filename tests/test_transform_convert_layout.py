@@ -155,6 +155,21 @@ def test_a_convolution_follows_another() -> None:
     assert script.count("R.permute_dims") == 4
 
 
+def test_axes_of_one_length() -> None:
+    """The types say nothing of the order of axes."""
+    text = """
+    @R.function
+    def main(x: R.Tensor((4, 4, 4, 4), "float32"), w: R.Tensor((4, 4, 1, 1), "float32")):
+        with R.dataflow():
+            c = R.nn.conv2d(x, w)
+            a = R.nn.relu(c)
+            r = R.nn.softmax(a, axis=1)
+            R.output(r)
+        return r
+    """
+    assert "axis=3" in converted(text)
+
+
 def test_tuples() -> None:
     converted(program("t = (c, x)\na = t[0]\nb = t[1]\nr = (a, b)"))
     converted(program("r = (c, (c, x))"))

@@ -36,6 +36,7 @@ from .flush_subnormals import *
 from .fold_batchnorm_to_conv2d import *
 from .fold_constant import *
 from .fold_quantization import *
+from .fold_scale_to_conv import *
 from .fuse_ops import *
 from .fuse_ops_by_pattern import *
 from .fuse_tir import *
@@ -52,6 +53,7 @@ from .lower_alloc_tensor import *
 from .lower_data_types import *
 from .lower_runtime_builtin import *
 from .merge_composite_functions import *
+from .move_permutations import *
 from .normalize import *
 from .normalize_global_var import *
 from .optimize_layout_transform import *

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
+from .. import dpl
 from ..dpl.pattern import DFPattern, is_op
-from ..dpl.rewrite import rewrite_calls
 from ..ir import Constant, Expr, Function, IRModule
 from .pass_infra import Pass, PassContext, function_pass
 
@@ -57,6 +57,6 @@ def replacing(name: str, formulas: Iterable[Callable[[], Formula]]) -> Pass:
 
     @function_pass(name=name)
     def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:
-        return rewrite_calls(map(_rule, formulas), func)
+        return dpl.rewrite_calls(map(_rule, formulas), func)
 
     return run

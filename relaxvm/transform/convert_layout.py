@@ -24,13 +24,13 @@ from ..ir import (
     Var,
     VarBinding,
 )
-from ._layouts import Desired, Layouts, Rewriting, initial, rule_of
+from ._layouts import Desired, Layouts, Rewriting, Rule, initial, rule_of
 from .pass_infra import Pass, PassContext, dataflowblock_pass
 
 __all__ = ["ConvertLayout"]
 
 
-class _Converter(ExprMutator):
+class LayoutConverter(ExprMutator):
     """Rewrites a dataflow block from its beginning to its end.  A variable of the block is kept in
     the layout that its value was computed in; it is transposed where another one is needed."""
 
@@ -55,7 +55,7 @@ class _Converter(ExprMutator):
         return [*self._emitted, new]
 
     def visit_var(self, var: Var) -> Expr:
-        return self._bound(self._in(var, initial(var.ty)))
+        return self.bound(self._in(var, initial(var.ty)))
 
     def _rewritten(self, binding: Binding) -> Binding:
         value, var = binding.value, binding.var
@@ -65,16 +65,16 @@ class _Converter(ExprMutator):
         new: Expr
         layout = initial(var.ty)
         if isinstance(value, Call):
-            new, layout = self._call(value)
+            new, layout = self.call(value)
         elif isinstance(value, Var):
             new = self._in(value, layout)
         elif isinstance(value, Tuple):
-            layout = [self._layout(f) if hidden else initial(f.ty) for f in value.fields]
+            layout = [self.layout_of(f) if hidden else initial(f.ty) for f in value.fields]
             new = self._in(value, layout)
         elif isinstance(value, TupleGetItem):
             whole = value.tuple_value
-            all_: Any = self._layout(whole) if hidden else initial(whole.ty)
-            kept = self._bound(self._in(whole, all_))
+            all_: Any = self.layout_of(whole) if hidden else initial(whole.ty)
+            kept = self.bound(self._in(whole, all_))
             layout = all_[value.index]
             new = value if kept is whole else TupleGetItem(kept, value.index)
         else:
@@ -82,18 +82,25 @@ class _Converter(ExprMutator):
             assert isinstance(made, Binding)
             return made
         if not hidden and layout != initial(var.ty):
-            new = self._moved(self._bound(new), layout, initial(var.ty))
+            new = self.moved(self.bound(new), layout, initial(var.ty))
             layout = initial(var.ty)
-        if new is value:
-            return binding
-        made = self.rebind(binding, new)
         self._layouts[var] = layout
-        return made
+        # Nothing may have changed but the order of axes, where all of them have one length.
+        return binding if new is value else self.rebind(binding, new)
 
-    def _call(self, call: Call) -> tuple[Expr, Layouts]:
+    def rule_of(self, call: Call, desired: Desired) -> Rule | None:
+        """The rule of a call; None if its operands have to be as the program has them."""
+        return rule_of(call, desired)
+
+    def operand(self, arg: Expr, layout: Layouts) -> Expr:
+        """An operand of a call that has to be in a layout."""
+        return self.bound(self._in(arg, layout))
+
+    def call(self, call: Call) -> tuple[Expr, Layouts]:
+        """The call for one of the program, and the layout of what it computes."""
         desired = self._desired if self._choose is None else self._choose(call)
-        rule = rule_of(call, desired)
-        given = [self._layout(arg) for arg in call.args]
+        rule = self.rule_of(call, desired)
+        given = [self.layout_of(arg) for arg in call.args]
         unknown = any(
             _has_unknown(layout)
             for arg, layout in zip(call.args, given, strict=True)
@@ -105,7 +112,7 @@ class _Converter(ExprMutator):
         operands, result, attrs, fixed = rewriting
         operands = [*operands, *[None] * (len(call.args) - len(operands))]
         args = [
-            self._bound(self._in(arg, layout)) if _is_tensors(arg.ty) else self._renamed(arg)
+            self.operand(arg, layout) if _is_tensors(arg.ty) else self.renamed(arg)
             for arg, layout in zip(call.args, operands, strict=True)
         ]
         if all(arg is old for arg, old in zip(args, call.args, strict=True)) and all(
@@ -122,7 +129,7 @@ class _Converter(ExprMutator):
         return self.infer(new), result
 
     def _cast(self, binding: MatchCast) -> Binding:
-        value, layout = binding.value, self._layout(binding.value)
+        value, layout = binding.value, self.layout_of(binding.value)
         if not isinstance(binding.var, DataflowVar) or layout == initial(value.ty):
             made = super().visit_binding(binding)
             assert isinstance(made, Binding)
@@ -131,30 +138,32 @@ class _Converter(ExprMutator):
         var = DataflowVar(binding.var.name, ty, binding.var.span)
         self.var_map[binding.var] = var
         self._layouts[binding.var] = layout
-        return MatchCast(var, self._bound(self._in(value, layout)), ty, binding.span)
+        return MatchCast(var, self.bound(self._in(value, layout)), ty, binding.span)
 
-    def _layout(self, expr: Expr) -> Layouts:
+    def layout_of(self, expr: Expr) -> Layouts:
         """The layout that a value of the program is kept in."""
         if isinstance(expr, Tuple):
-            return [self._layout(field) for field in expr.fields]
+            return [self.layout_of(field) for field in expr.fields]
         if isinstance(expr, Var) and expr in self._layouts:
             return self._layouts[expr]
         return initial(expr.ty)
 
-    def _renamed(self, expr: Expr) -> Expr:
+    def renamed(self, expr: Expr) -> Expr:
+        """What takes the place of an operand, as it is kept."""
         if isinstance(expr, Var):
             return self.var_map.get(expr, expr)
         if isinstance(expr, Tuple):
-            fields = [self._renamed(field) for field in expr.fields]
+            fields = [self.renamed(field) for field in expr.fields]
             same = all(a is b for a, b in zip(fields, expr.fields, strict=True))
             return expr if same else Tuple(fields)
         return expr
 
     def _in(self, expr: Expr, layout: Layouts) -> Expr:
         """A value of the program, in a layout; None leaves it as it is kept."""
-        return self._moved(self._renamed(expr), self._layout(expr), layout)
+        return self.moved(self.renamed(expr), self.layout_of(expr), layout)
 
-    def _moved(self, expr: Expr, now: Any, then: Any) -> Expr:
+    def moved(self, expr: Expr, now: Any, then: Any) -> Expr:
+        """A value that is kept in one layout, in another one."""
         if now is None or then is None or now == then:
             return expr
         if isinstance(then, list):
@@ -162,14 +171,14 @@ class _Converter(ExprMutator):
                 TupleGetItem(expr, index) for index in range(len(then))
             ]  # fmt: skip
             moved = [
-                self._bound(self._moved(self._bound(item), a, b))
+                self.bound(self.moved(self.bound(item), a, b))
                 for item, a, b in zip(items, now, then, strict=True)
             ]
             return Tuple(moved)
         value: Expr = op.permute_dims(expr, [now.index(axis) for axis in then])
         return value
 
-    def _bound(self, expr: Expr) -> Expr:
+    def bound(self, expr: Expr) -> Expr:
         """An operand of a call that has the value: a variable if it is none yet."""
         if isinstance(expr, (Var, Constant, Tuple)):
             return expr
@@ -222,6 +231,6 @@ def ConvertLayout(
 
     @dataflowblock_pass(name="ConvertLayout")
     def run(block: DataflowBlock, mod: IRModule, ctx: PassContext) -> Any:
-        return _Converter(desired, layout_cb).visit_block(block)
+        return LayoutConverter(desired, layout_cb).visit_block(block)
 
     return run

@@ -65,6 +65,11 @@ def _is_dataflow(binding: Binding) -> bool:
     )
 
 
+def convert_to_dataflow(func: Function, min_size: int = 2) -> Function:
+    """See `ConvertToDataflow`."""
+    return canonicalize_bindings(_Extractor(min_size).visit(func))
+
+
 def ConvertToDataflow(min_size: int = 2) -> Pass:
     """Put bindings without side effects or control flow that follow each other into dataflow
     blocks, which grow around those that are there, and run `CanonicalizeBindings`.
@@ -80,6 +85,6 @@ def ConvertToDataflow(min_size: int = 2) -> Pass:
 
     @function_pass(name="ConvertToDataflow")
     def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:
-        return canonicalize_bindings(_Extractor(min_size).visit(func))
+        return convert_to_dataflow(func, min_size)
 
     return run

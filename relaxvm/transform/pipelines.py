@@ -225,8 +225,10 @@ def model_pipeline(
         passes += [
             transform.RecognizeAttention(),
             transform.RecognizeOps(),
+            transform.MovePermutations(),
             transform.FoldBatchnormToConv2D(),
             transform.FoldConstant(),
+            transform.FoldScaleToConv(),
             transform.FlushSubnormals(),
         ]
     if CPU in SETS:  # else the kernels run in numpy, and are slower than without the pass

@@ -29,8 +29,20 @@ def _same(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
     return len(a) == len(b) and all(map(structural_equal, a, b))
 
 
-def _is_of_heads(ty: Any) -> bool:
-    return isinstance(ty, TensorType) and ty.ndim == 4 and ty.dtype == "float32"
+def _is_of_heads(ty: Any, ndim: int = 4) -> bool:
+    return isinstance(ty, TensorType) and ty.ndim == ndim and ty.dtype == "float32"
+
+
+def _by_position(expr: Expr) -> Expr:
+    """A tensor by heads, or of one head without an axis of its own, as the operator takes it."""
+    made: Expr = (
+        op.permute_dims(expr, _EXCHANGED) if _rank(expr) == 4 else op.expand_dims(expr, [2])
+    )
+    return made
+
+
+def _rank(expr: Expr) -> int:
+    return expr.ty.ndim if isinstance(expr.ty, TensorType) else -1
 
 
 def _axes(call: Any, ndim: int) -> list[int]:
@@ -82,18 +94,21 @@ def _factor_of_keys() -> Formula:
     return Formula(pattern, make)
 
 
-def _attention(*, has_bias: bool) -> Formula:
-    """``softmax(query @ key transposed * scale + bias) @ value``, by heads.
+def _attention(*, has_bias: bool, is_moved: bool = True) -> Formula:
+    """``softmax(query @ key transposed * scale + bias) @ value``, by heads, whose axis may be one
+    with that of the examples, or missing.
 
     The key's last axes are exchanged alone, or together with the change to heads; factors may be
-    part of the query or of the product.  Weights may be replaced by 0 where they are NaN, which
-    those of a query that attends to no key are: the operator has 0 for it.
+    part of the query or of the product.  Without `is_moved`, the key is what the product takes, as
+    in networks with channels in front: it is exchanged here, unless it may be a cache.  Weights may
+    be replaced by 0 where they are NaN, which those of a query that attends to no key are: the
+    operator has 0 for it.
     """
     query, key, value, bias = wildcard(), wildcard(), wildcard(), wildcard()
     factor, divisor, zero, of_query = is_const(), is_const(), is_const(), is_const()
     moved = is_op("relax.permute_dims")(key)
     scaled = either_order("relax.multiply", query, of_query)
-    product = is_op("relax.matmul")(scaled | query, moved)
+    product = is_op("relax.matmul")(scaled | query, moved if is_moved else key)
     multiplied = either_order("relax.multiply", product, factor)
     divided = is_op("relax.divide")(product, divisor)
     scores = multiplied | divided | product
@@ -104,10 +119,15 @@ def _attention(*, has_bias: bool) -> Formula:
     pattern = is_op("relax.matmul")(weights | numbers, value)
 
     def make(found: dict[DFPattern, Expr]) -> Any:
-        if not all(_is_of_heads(found[each].ty) for each in (query, key, value)):
+        ndim = _rank(found[query])
+        if ndim not in (3, 4) or not all(
+            _is_of_heads(found[each].ty, ndim) for each in (query, key, value)
+        ):
             return None
         softmax: Any = found[weights]
-        if int(softmax.attrs["axis"]) % 4 != 3 or (numbers in found and number_of(found[zero])):
+        if int(softmax.attrs["axis"]) % ndim != ndim - 1:
+            return None
+        if numbers in found and number_of(found[zero]):
             return None
         scale = 1.0
         for number, is_inverse in ((of_query, False), (factor, False), (divisor, True)):
@@ -116,32 +136,62 @@ def _attention(*, has_bias: bool) -> Formula:
                 if not value_of > 0 or not math.isfinite(value_of):
                     return None
                 scale *= 1 / value_of if is_inverse else value_of
-        axes = _axes(found[moved], 4)
-        by_position = [op.permute_dims(found[query], _EXCHANGED), found[key],
-                       op.permute_dims(found[value], _EXCHANGED)]  # fmt: skip
-        if axes == [0, 1, 3, 2]:
-            by_position[1] = op.permute_dims(found[key], _EXCHANGED)
-        elif axes != [0, 2, 3, 1]:
+        exchanged = [*range(ndim - 2), ndim - 1, ndim - 2]
+        axes = _axes(found[moved], ndim) if is_moved else exchanged
+        if not is_moved:
+            lengths, queries = _dims(found[key]), _dims(found[query])
+            if lengths is None or queries is None or not _same(queries[-2:], lengths[:-3:-1]):
+                return None
+            by_position = _by_position(op.permute_dims(found[key], exchanged))
+        elif axes == exchanged:
+            by_position = _by_position(found[key])
+        elif axes == [0, 2, 3, 1]:
+            by_position = found[key]
+        else:
             return None
+        operands = _by_position(found[query]), by_position, _by_position(found[value])
         try:
-            biases = [_of_four_axes(found[bias])] if has_bias else []
-            made = op.nn.attention(*by_position, *biases, scale=scale)
+            biases = [_of_four_axes(found[bias], ndim)] if has_bias else []
+            made = op.nn.attention(*operands, *biases, scale=scale)
         except (TypeError, ValueError):
             return None  # products that broadcast
-        return op.permute_dims(made, _EXCHANGED)
+        return op.permute_dims(made, _EXCHANGED) if ndim == 4 else op.squeeze(made, [2])
 
     return Formula(pattern, make)
 
 
-def _of_four_axes(bias: Expr) -> Expr:
-    """A bias with axes of length 1 in front.
+def _exchanged_weights() -> Formula:
+    """``value @ weights transposed``, as networks with channels in front have it."""
+    scores, value = wildcard(), wildcard()
+    weights = is_op("relax.nn.softmax")(scores)
+    moved = is_op("relax.permute_dims")(weights)
+    pattern = is_op("relax.matmul")(value, moved)
+
+    def make(found: dict[DFPattern, Expr]) -> Any:
+        ndim = _rank(found[weights])
+        exchanged = [*range(ndim - 2), ndim - 1, ndim - 2]
+        if ndim not in (3, 4) or not _is_of_heads(found[value].ty, ndim):
+            return None
+        if _axes(found[moved], ndim) != exchanged:
+            return None
+        turned = op.matmul(found[weights], op.permute_dims(found[value], exchanged))
+        return op.permute_dims(turned, exchanged)
+
+    return Formula(pattern, make)
+
+
+def _of_four_axes(bias: Expr, ndim: int) -> Expr:
+    """A bias of scores of a rank with axes of length 1 in front, and for heads.
 
     Raises:
         TypeError: it is not of float32, or has more axes, or their lengths are not known.
     """
     dims = _dims(bias)
-    if dims is None or bias.ty.dtype != "float32" or not 1 <= len(dims) <= 4:
+    if dims is None or bias.ty.dtype != "float32" or not 1 <= len(dims) <= ndim:
         raise TypeError("not a bias")
+    if len(dims) == 3 and ndim == 3:
+        of_heads: Expr = op.expand_dims(bias, [1])
+        return of_heads
     return bias if len(dims) == 4 else op.reshape(bias, [*(1,) * (4 - len(dims)), *dims])
 
 
@@ -198,8 +248,11 @@ def _are_repeated(source: Any, apart: Any, wide: Any, whole: Any) -> bool:
 ATTENTION: Final[tuple[Callable[[], Formula], ...]] = (
     _exchanged_heads,
     _factor_of_keys,
+    _exchanged_weights,
     lambda: _attention(has_bias=True),
     lambda: _attention(has_bias=False),
+    lambda: _attention(has_bias=True, is_moved=False),
+    lambda: _attention(has_bias=False, is_moved=False),
     lambda: _shared_heads(has_bias=True),
     lambda: _shared_heads(has_bias=False),
 )
