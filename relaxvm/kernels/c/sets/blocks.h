@@ -115,15 +115,28 @@ typedef struct {
     int64_t x_step;                  /* floats from one pixel to the next, where it is no constant */
     int64_t weight_block, out_block; /* floats from one block of outputs to the next */
     int64_t channel;                 /* the first one of the first block of outputs */
+    const float *next, *next_end;    /* weights to fetch meanwhile: of the next blocks of outputs */
+    int64_t fetched;                 /* lines of them for RVM_QUAD channels; 0 for none */
     RvmEpilogue epilogue;
     const RvmKernelCall *call;
 } RvmLines;
+
+/* Fetch the weights at `next`, as many as those of `blocks` blocks of outputs, in the course of `calls` calls
+ * of a tile.  The processor fetches what is read one after the other by itself, but not enough of it ahead
+ * where results are few: a convolution of 512 channels on 7x7 pixels took 1.4 times as long. */
+static inline void rvm_fetch(RvmLines *l, const float *next, int blocks, int64_t calls) {
+    int64_t lines = RVM_QUAD * blocks;
+    l->next = next;
+    l->next_end = next + l->weight_block * blocks;
+    l->fetched = (lines + calls - 1) / calls;
+}
 
 /* As above; all counts but that of the terms are constants of the code that calls this. */
 static inline __attribute__((always_inline)) void rvm_lines(const RvmLines *l, int64_t pixel, int pixels,
                                                             int blocks, int channels, int64_t x_step) {
     const int nv = RVM_LINE_VECTORS;
-    const float *x = l->x + pixel * x_step, *w = l->weight;
+    const float *x = l->x + pixel * x_step, *w = l->weight, *next = l->next;
+    int64_t fetched = l->fetched;
     vf sum[RVM_TILE_PIXELS][RVM_TILE_BLOCKS * RVM_LINE_VECTORS];
 #pragma GCC unroll 8
     for (int b = 0; b < blocks; b++)
@@ -137,6 +150,7 @@ static inline __attribute__((always_inline)) void rvm_lines(const RvmLines *l, i
         const float *line = x + l->terms[t];
         int64_t used = channels == 1 || t < l->whole ? channels : l->left;
         for (int64_t quad = 0; quad < used; quad += RVM_QUAD) {
+            for (int64_t i = 0; i < fetched; i++, next += RVM_BLOCK) __builtin_prefetch(next, 0, 2);
 #pragma GCC unroll 4
             for (int q = 0; q < (channels < RVM_QUAD ? channels : RVM_QUAD); q++) {
                 vf weight[RVM_TILE_BLOCKS * RVM_LINE_VECTORS];
@@ -242,6 +256,10 @@ static inline int rvm_run_tiles(const RvmLinesTile *tiles, RvmLines *l, int64_t 
     for (int64_t part = 0; part < parts; part++) {
         int64_t from = pixels * part / parts, to = pixels * (part + 1) / parts;
         tiles[to - from - 1](l, first + from);
+        if (l->fetched) {
+            l->next += l->fetched * (l->weight_block / (RVM_QUAD * RVM_BLOCK)) * RVM_BLOCK;
+            if (l->next >= l->next_end) l->fetched = 0;
+        }
         int64_t more = l->epilogue.is_more ? RVM_FINISH_WORK * RVM_TILE_BLOCKS : 0;
         if (rvm_must_stop(l->call, (l->weight_block + more) * (to - from))) return 1;
     }

@@ -150,8 +150,10 @@ typedef struct {
     int64_t row_floats;        /* from one row of windows to the next */
     int64_t first;             /* number of the group of an image that `x` is */
     int64_t rows, columns;     /* of such a group: rows of results, or runs of pixels */
+    int item;                  /* floats of a pixel of a block or plane */
     int are_pixels;
     int is_row_by_row;         /* all outputs of a row, then the next row; else the other way round */
+    int is_cached;             /* whether the weights stay in the cache from row to row */
     RvmGrid grid;              /* rows and tiles of outputs, or the other way round */
 } Direct;
 
@@ -180,15 +182,29 @@ static int run_row(const Direct *d, RvmLines *l, int64_t row, int64_t tile) {
     return rvm_run_tiles(d->tiles[blocks - 1], l, pixel, pixels);
 }
 
+/* Fetch the weights of the tile of outputs after `tile` in the course of some rows. */
+static void fetch_after(const Direct *d, RvmLines *l, int64_t tile, int64_t rows) {
+    int64_t next = (tile + 1) * RVM_TILE_BLOCKS, left = d->c->outputs - next;
+    int64_t pixels = d->are_pixels ? d->c->rows * d->c->columns : d->columns;
+    if (d->item < RVM_BLOCK || left <= 0) return;
+    if (pixels > PIXEL_RUN && d->are_pixels) pixels = PIXEL_RUN;
+    rvm_fetch(l, d->c->weight + next * l->weight_block, left < RVM_TILE_BLOCKS ? 1 : RVM_TILE_BLOCKS,
+              rows * ((pixels + RVM_TILE_PIXELS - 1) / RVM_TILE_PIXELS));
+}
+
 static int run_rows(const RvmKernelCall *call, void *work, int64_t piece, int thread) {
     const Direct *d = (const Direct *)work;
     RvmPart part = rvm_part(&d->grid, piece);
     RvmLines l = d->lines;
     (void)thread;
     l.call = call;
-    for (int64_t i = part.outer; i < part.outer_end; i++)
-        for (int64_t j = part.inner; j < part.inner_end; j++)
+    for (int64_t i = part.outer; i < part.outer_end; i++) {
+        if (!d->is_row_by_row) fetch_after(d, &l, i, part.inner_end - part.inner);
+        for (int64_t j = part.inner; j < part.inner_end; j++) {
+            if (d->is_row_by_row && (i == part.outer || !d->is_cached)) fetch_after(d, &l, j, 1);
             if (d->is_row_by_row ? run_row(d, &l, i, j) : run_row(d, &l, j, i)) return RVM_FAILED;
+        }
+    }
     return RVM_OK;
 }
 
@@ -207,6 +223,7 @@ static int run_direct(const RvmKernelCall *call, const Conv *c, int item,
                 *offset++ = ((i * height + ky * c->dilation_y) * width + kx * c->dilation_x) * item;
     Direct d = {.c = c,
                 .tiles = tiles,
+                .item = item,
                 .lines = {.terms = offsets,
                           .count = terms,
                           .whole = terms,
@@ -226,7 +243,8 @@ static int run_direct(const RvmKernelCall *call, const Conv *c, int item,
         if (d.lines.left < RVM_BLOCK) d.lines.whole = last;
     }
     if (d.are_pixels) d.rows = (c->rows * c->columns + PIXEL_RUN - 1) / PIXEL_RUN;
-    d.is_row_by_row = d.are_pixels || d.lines.weight_block * c->outputs * 4 <= CACHED_WEIGHTS;
+    d.is_cached = d.lines.weight_block * c->outputs * 4 <= CACHED_WEIGHTS;
+    d.is_row_by_row = d.are_pixels || d.is_cached;
     /* Without padding all images are at once. */
     int64_t sections = padded ? c->images : 1, time = conv_time(c, terms * item) / sections;
     int64_t rows = c->images / sections * c->groups * d.rows, columns = output_tiles(c);
@@ -840,6 +858,8 @@ static int multiply(const RvmKernelCall *call, void *work, int64_t piece, int th
             int blocks = c->outputs - o >= RVM_TILE_BLOCKS ? RVM_TILE_BLOCKS : 1;
             l.weight = c->weight + (z * c->outputs + o) * weight_block;
             l.out = s->m + z * s->m_plane + o * l.out_block;
+            rvm_fetch(&l, l.weight + blocks * weight_block, blocks,
+                      (s->tiles + RVM_TILE_PIXELS - 1) / RVM_TILE_PIXELS);
             if (rvm_run_tiles(next_pixel[blocks - 1], &l, 0, s->tiles)) return RVM_FAILED;
         }
     }
