@@ -5,8 +5,9 @@
 
 FAMILY is one of `FAMILIES`; without any, all of them.  Each case is a model of one operator, of
 two, and of ten after each other: onnxruntime reorders the image before and after a lone
-convolution, so that a node alone says little about a network.  `--length` measures chains of one
-length alone.
+convolution, so that a node alone says little about a network.  Those of the family ``tiny`` are
+1, 10, 100 and 1,000 operators long: what is measured is the time between kernels.  `--length`
+measures chains of one length alone.
 
 For each case: milliseconds of both sides, their ratio, and for relaxvm the products and sums per
 second (GFLOP/s) and the bytes per second of operands and results (GB/s), the larger one of both as
@@ -39,6 +40,7 @@ import compare_models
 import numpy as np
 
 LENGTHS: Final = (1, 2, 10)
+TINY: Final = (1, 10, 100, 1000)
 FLOAT: Final = 1  # onnx.TensorProto.FLOAT
 
 
@@ -53,6 +55,9 @@ class Case:
     attributes: dict[str, Any] = field(default_factory=dict)
     flops: int = 0
     """Products and sums of one operator."""
+    then: tuple[str, ...] = ()
+    """Operators of one operand that follow each."""
+    lengths: tuple[int, ...] = LENGTHS
 
     @property
     def bytes(self) -> int:
@@ -126,6 +131,18 @@ def pools() -> Iterator[Case]:
             yield Case(name, operator, (1, channels, side, side), (), attributes)
 
 
+def tiny() -> Iterator[Case]:
+    for operator in ("Add", "Mul"):
+        for count in (4, 64):
+            yield Case(
+                f"{operator.lower()} {count}", operator, (count,), ((count,),), {}, count, (), TINY
+            )
+    yield Case("tanh 4", "Tanh", (4,), (), {}, 4, (), TINY)
+    weights = (8, 8), (8,)
+    yield Case("layer 8x8 and relu", "Gemm", (8, 8), weights, {}, 1088, ("Relu",), TINY)
+    yield Case("layer 1x8 and relu", "Gemm", (1, 8), weights, {}, 136, ("Relu",), TINY)
+
+
 FAMILIES: Final[dict[str, Callable[[], Iterator[Case]]]] = {
     "convolutions": convolutions,
     "depthwise": depthwise,
@@ -134,6 +151,7 @@ FAMILIES: Final[dict[str, Callable[[], Iterator[Case]]]] = {
     "elementwise": elementwise,
     "rows": rows,
     "pools": pools,
+    "tiny": tiny,
 }
 
 
@@ -151,10 +169,12 @@ def model_of(case: Case, length: int) -> Any:
             drawn = (rng.standard_normal(shape) * scale).astype(np.float32)
             names.append(f"w{i}_{k}")
             weights.append(numpy_helper.from_array(drawn, names[-1]))
-        node = helper.make_node(
-            case.operator, [f"x{i}", *names], [f"x{i + 1}"], **case.attributes
+        between = [f"x{i}", *(f"y{i}_{k}" for k in range(len(case.then))), f"x{i + 1}"]
+        nodes.append(
+            helper.make_node(case.operator, [between[0], *names], [between[1]], **case.attributes)
         )
-        nodes.append(node)
+        for k, operator in enumerate(case.then, 1):
+            nodes.append(helper.make_node(operator, [between[k]], [between[k + 1]]))
     shape = list(case.shape)
     ends = [helper.make_tensor_value_info(n, FLOAT, shape) for n in ("x0", f"x{length}")]
     graph = helper.make_graph(nodes, "chain", ends[:1], ends[1:], weights)
@@ -226,7 +246,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         for family in options.families or FAMILIES:
             for case in FAMILIES[family]():
-                for length in options.length or LENGTHS:
+                for length in options.length or case.lengths:
                     path = Path(folder) / f"{case.name}, {length}.onnx"
                     onnx.save(model_of(case, length), path)
                     row = compare_models.compared(path, options)
@@ -239,7 +259,7 @@ def main() -> int:
                         print(f"    {row['gflops']:8.1f} GFLOP/s {row['gbytes']:8.1f} GB/s "
                               f"{row['share']:6.0%} of the roof", flush=True)  # fmt: skip
                     rows.append(row)
-    for length in options.length or LENGTHS:
+    for length in sorted({row["length"] for row in rows}):
         ratios = [row["ratio"] for row in rows if row["length"] == length and "ratio" in row]
         if ratios:
             mean = math.exp(sum(map(math.log, ratios)) / len(ratios))

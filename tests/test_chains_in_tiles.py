@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import relaxvm
+from relaxvm.core._fused import FusedKernel
 from relaxvm.kernels import _tiles, fused
 from relaxvm.kernels._functions import FUNCTIONS
 from relaxvm.kernels.cpu import SETS
@@ -66,7 +67,7 @@ def test_each_step_is_its_kernel(step: str, which: str) -> None:
     text = chain_of(step)
     program = fused.parse(text)
     _tiles.offer(text)
-    for size in (1030, 2048):
+    for size in (4100, 5120):
         inputs = [drawn(i, size) for i in range(program.num_inputs)]
         got, want = np.zeros(size, np.float32), np.zeros(size, np.float32)
         said = run(of_set("fused", which), *inputs, text, got)
@@ -112,8 +113,8 @@ def test_operands_are_laid_over_the_result(
 def test_conditions_may_be_tensors(which: str) -> None:
     text = "where($0, $1, 2.0); add(%0, $2) -> %1"
     _tiles.offer(text)
-    x, y = drawn(0, 70, 50), drawn(1, 50)
-    for cond in (drawn(2, 70, 50) > 0, drawn(3, 70, 1) > 0, np.array(True)):
+    x, y = drawn(0, 70, 60), drawn(1, 60)
+    for cond in (drawn(2, 70, 60) > 0, drawn(3, 70, 1) > 0, np.array(True)):
         got = np.zeros_like(x)
         run(of_set("fused", which), cond, x, y, text, got)
         with np.errstate(all="ignore"):
@@ -216,3 +217,41 @@ def test_conversions_stay_out_of_chains_in_tiles() -> None:
     x = np.linspace(-2, 2, 600, dtype=np.float32).reshape(2, 300)
     want = np.maximum(x.astype(np.float16).astype(np.float32) + 0.75, 0) * 0.75
     np.testing.assert_array_equal(relaxvm.VirtualMachine(executable).main(x), want)
+
+
+@pytest.mark.parametrize(("steps", "least"), [(2, 4096), (4, 1024)])
+def test_the_plan_of_numpy_s_loops_is_asked_first(steps: int, least: int) -> None:
+    """Short results do not reach the implementations in C, whose look at the arguments takes longer
+    than the chain; results from some length on do."""
+    text = "; ".join(["negative($0)", *(f"negative(%{i})" for i in range(steps - 1))])
+    text += f" -> %{steps - 1}"
+    fused_kernel = get_func("relaxvm.kernel.fused")
+    for size in (7, least - 1, least, 2 * least):
+        x, out = drawn(size, size), np.zeros(size, np.float32)
+        fused_kernel(x, text, out)
+        assert out.tobytes() == (x.tobytes() if steps % 2 == 0 else (-x).tobytes())
+    reached: list[int] = []
+
+    def general(*args: Any) -> None:
+        reached.append(args[-1].size)
+
+    asked_first = FusedKernel(general, fused._plans)
+    for size in (7, least - 1, least, 2 * least):
+        asked_first(drawn(size, size), text, np.zeros(size, np.float32))
+    assert reached == [least, 2 * least]
+    # Of other data types, chains have plans for results of all sizes.
+    double = np.arange(2.0 * least)
+    fused_kernel(double, text, np.zeros_like(double))
+    reached.clear()
+    asked_first(double, text, np.zeros_like(double))
+    assert reached == []
+
+
+def test_the_kernel_of_chains_has_its_parts() -> None:
+    kernel = get_func("relaxvm.kernel.fused")
+    assert kernel.reference is fused.fused
+    assert kernel.implementations == ("chain.tiles",)
+    assert kernel.may_write(np.dtype(np.int64), 8)
+    alone = FusedKernel(print, {})
+    assert alone.reference is print
+    assert alone.implementations == ()

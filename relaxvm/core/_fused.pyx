@@ -55,6 +55,7 @@ cdef extern from "numpy/arrayobject.h" nogil:
     cnp.npy_intp PyArray_DIM(cnp.PyArrayObject*, int) noexcept
     void* PyArray_DATA(cnp.PyArrayObject*) noexcept
     PyObject* PyArray_DESCR(cnp.PyArrayObject*) noexcept
+    bint PyArray_CheckExact(PyObject*) noexcept
 
 cdef extern from "Python.h":
     Py_ssize_t PyVectorcall_NARGS(size_t) noexcept
@@ -167,6 +168,8 @@ cdef class FusedPlan:
             index in its table, or None for a choice or a conversion; places count inputs, then
             numbers, then steps; `in place`: whether the result may be in the memory of an operand.
         results: the steps that compute the outputs.
+        below: the kernel of chains leaves results of as many elements or more to its implementations
+            in C, which are faster there; 0 if there are none.
     """
 
     cdef Place* _places
@@ -176,9 +179,11 @@ cdef class FusedPlan:
     cdef bint _has_twins            # whether a step computes more than one output
     cdef cnp.npy_intp _widest       # bytes of the widest element
     cdef int* _results              # places of the outputs
+    cdef cnp.npy_intp _below
     cdef tuple _owned, _names
 
-    def __cinit__(self, list inputs, list numbers, list steps, list results):
+    def __cinit__(self, list inputs, list numbers, list steps, list results,
+                  cnp.npy_intp below=0):
         cdef int i, k, first
         cdef Place* place
         cdef Step* step
@@ -189,6 +194,7 @@ cdef class FusedPlan:
         self._num_inputs = len(inputs)
         self._num_steps = len(steps)
         self._num_outs = len(results)
+        self._below = below
         self._num_places = first + len(steps)
         self._owned = (inputs, numbers, steps)
         self._names = tuple([steps[i][4] for i in range(len(steps))])
@@ -294,6 +300,11 @@ cdef class FusedPlan:
         PyMem_Free(self._places)
         PyMem_Free(self._steps)
         PyMem_Free(self._results)
+
+    cdef bint leaves(self, PyObject* out) noexcept:
+        """Whether the kernel of chains leaves a result like this one to its implementations in C."""
+        return self._below and PyArray_CheckExact(out) and (
+            rvm_size(<cnp.PyArrayObject*>out) >= self._below)
 
     cdef int run(self, PyObject* const* operands, Py_ssize_t given) except -1:
         """Compute the outputs, if the operands are of the data types and modes of the plan; returns
@@ -489,10 +500,12 @@ cdef class FusedPlan:
 
 @cython.final
 cdef class FusedKernel:
-    """The kernel of chains: runs the plan for the operands of a call, else calls the reference.
+    """The kernel of chains: runs the plan for the operands of a call if there is one that takes
+    results of this size.
 
     Args:
-        general: the kernel in Python, which may add plans.
+        general: called else: implementations in C, if there are any, and the kernel in Python, which
+            may add plans.
         plans: the plans of each chain, by its text.
     """
 
@@ -510,6 +523,20 @@ cdef class FusedKernel:
         update_wrapper(self, general)
         self._vectorcall = <void*>_vectorcall
 
+    @property
+    def reference(self):
+        """The kernel in Python."""
+        return getattr(self._general, "reference", self._general)
+
+    @property
+    def implementations(self):
+        """Names of the implementations in C."""
+        return getattr(self._general, "implementations", ())
+
+    def may_write(self, dtype, nbytes):
+        """Whether this is to be called for a result of such a data type and size, not the reference."""
+        return True
+
     def __reduce__(self):
         raise TypeError("cannot pickle a kernel; programs refer to kernels by name")
 
@@ -525,13 +552,13 @@ cdef class FusedKernel:
         place = <Py_ssize_t>((<uintptr_t>args[i] >> 4) % LATEST)
         if PyList_GET_ITEM(self._texts, place) is args[i]:
             plan = <FusedPlan>PyList_GET_ITEM(self._latest, place)
-            if plan.run(args, count):
+            if not plan.leaves(args[count - 1]) and plan.run(args, count):
                 return True
         found = PyDict_GetItemWithError(<PyObject*>self._plans, args[i])
         if found is NULL:
             return False
         for plan in <tuple><object>found:
-            if plan.run(args, count):
+            if not plan.leaves(args[count - 1]) and plan.run(args, count):
                 self._texts[place] = <object>args[i]
                 self._latest[place] = plan
                 return True

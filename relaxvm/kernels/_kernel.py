@@ -114,6 +114,7 @@ def kernel(
     *aliases: str,
     signature: str | None = None,
     wrap: Callable[[Callable[..., None]], Callable[..., None]] | None = None,
+    outermost: Callable[[Callable[..., None]], Callable[..., None]] | None = None,
     ufunc: np.ufunc | None = None,
     check: StaticCheck | None = None,
     step: ChainStep | Unsupported | None = None,
@@ -134,6 +135,7 @@ def kernel(
             such annotations, which checks its arguments itself.
         wrap: takes the kernel with its checks and returns the function to register in its place: a
             faster one, which calls it with the arguments that it does not compute itself.
+        outermost: the same, but asked before the implementations in C, which it calls.
         ufunc: the ufunc that `ufunc_of` returns for it.
         check: further load-time check, as in `relaxvm.registry.Signature`.
         step: how the kernel is a step of a fused chain, or why it is not one.  A kernel with a
@@ -171,6 +173,8 @@ def kernel(
             found = implementations_of(name)
             if found:
                 run = dispatched(run, found, ufunc)
+            if outermost is not None:
+                run = outermost(run)
             doc = inspect.cleandoc(func.__doc__ or "")
             record = KernelRecord(name, run, ufunc, step, in_place, found)
             for each in names:

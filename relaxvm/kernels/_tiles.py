@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from .cpu import CPU, SETS
 if TYPE_CHECKING:
     from ._chains import Fused, Operand
 
-__all__ = ["STEPS", "offer", "program_of"]
+__all__ = ["STEPS", "least_of", "offer", "program_of"]
 
 STEPS: Final = (
     "add", "subtract", "multiply", "divide", "maximum", "minimum",
@@ -47,6 +47,15 @@ _MOST_REGISTERS: Final = 8
 _FIRST_NUMBER: Final = 32
 _FIRST_REGISTER: Final = 64
 _RESULT: Final = 255
+
+LEAST: Final = 1024
+LEAST_OF_FEW: Final = 4096
+"""Elements of the shortest results that the interpreter takes, where numpy's loops have a plan:
+of chains of four steps or more, and of shorter ones."""
+
+_HEAD: Final = struct.Struct(f"=4B2I{_MOST_NUMBERS}f")
+"""Numbers of inputs, steps, numbers and registers, least elements, which inputs are bools; the
+numbers.  The steps follow."""
 
 _FLOAT, _BOOL = "float", "bool"
 
@@ -170,8 +179,9 @@ class _Compiler:
             steps += bytes([code, to, *read, *[0] * (3 - len(read))])
         bools = sum(1 << i for i, place in enumerate(self.inputs) if place.holds == _BOOL)
         numbers = [*map(float, self.numbers), *[0.0] * (_MOST_NUMBERS - len(self.numbers))]
-        head = len(self.inputs), len(self.steps), len(self.numbers), _MOST_REGISTERS, self.has_plan
-        return struct.pack(f"=5B3xI{_MOST_NUMBERS}f", *head, bools, *numbers) + steps
+        head = len(self.inputs), len(self.steps), len(self.numbers), _MOST_REGISTERS
+        least = 0 if not self.has_plan else LEAST if len(self.steps) >= 4 else LEAST_OF_FEW
+        return _HEAD.pack(*head, least, bools, *numbers) + steps
 
     def _code(self, place: _Place, homes: dict[int, int]) -> int:
         if place.kind == "$":
@@ -193,6 +203,14 @@ def program_of(chain: Fused) -> bytes | None:
         return compiler.packed()
     except (_NoProgram, TypeError, ValueError):
         return None
+
+
+def least_of(chain: Fused, dtypes: tuple[np.dtype[Any], ...]) -> int:
+    """Elements of the shortest results that the C kernel takes of a chain of such inputs; 0 if it
+    takes none."""
+    is_own = all(dtype in (np.float32, np.bool_) for dtype in dtypes)
+    program = program_of(chain) if is_own and CPU in SETS else None
+    return 0 if program is None else int(_HEAD.unpack_from(program)[4])
 
 
 _table.offer_steps((*STEPS, *FUNCTIONS))

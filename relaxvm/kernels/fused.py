@@ -40,6 +40,7 @@ from ._chains import (
     parse,
 )
 from ._kernel import PREFIX, ChainStep, kernel, step_of, ufunc_of
+from ._tiles import least_of
 from .checks import Dims, as_operand, broadcast, check_out, named, native, result_dtype
 
 __all__ = [
@@ -101,8 +102,12 @@ _MOST_PLANS: Final = 8
 """Number of plans that are kept for a chain."""
 
 
-@kernel("fused", signature="*operands: tensor|str, out: tensor", check=_check)
-@partial(FusedKernel, plans=_plans)
+@kernel(
+    "fused",
+    signature="*operands: tensor|str, out: tensor",
+    check=_check,
+    outermost=partial(FusedKernel, plans=_plans),
+)
 def fused(*operands: Any) -> None:
     """``fused(inputs..., chain, outs...)``: outs = the results of a chain of elementwise kernels,
     bit for bit those of the kernels called one by one.
@@ -299,7 +304,7 @@ class _Planner:
         self.numbers.append(as_operand("number", value, dtype).tobytes())
         return len(self.inputs) + len(self.numbers) - 1
 
-    def plan(self, results: Sequence[Ref]) -> FusedPlan:
+    def plan(self, results: Sequence[Ref], below: int = 0) -> FusedPlan:
         first = len(self.inputs) + len(self.numbers)
 
         def place(arg: Any) -> int:
@@ -308,7 +313,8 @@ class _Planner:
             return int(arg)
 
         steps = [(loop, list(map(place, args)), *rest) for loop, args, *rest in self.steps]
-        return FusedPlan(self.inputs, self.numbers, steps, [ref.number for ref in results])
+        numbers = [ref.number for ref in results]
+        return FusedPlan(self.inputs, self.numbers, steps, numbers, below)
 
 
 def _plain(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -361,7 +367,7 @@ def _plan_for(
         results = [made[index] for index in program.results]
         if any(planner.modes[ref.number] != _FULL for ref in results):
             return None
-        return planner.plan(results)
+        return planner.plan(results, least_of(program, dtypes))
     except (_Unplanned, TypeError, ValueError):
         return None  # its kernels do it, or say what is wrong
 

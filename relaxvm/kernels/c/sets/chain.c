@@ -67,8 +67,7 @@ typedef struct {
 /* As `_tiles.py` packs it. */
 typedef struct {
     uint8_t inputs, steps, numbers, registers;
-    uint8_t has_plan; /* whether short results are left to the reference, which is as fast for them */
-    uint8_t unused[3];
+    uint32_t least; /* shorter results are left to the reference, which is as fast for them */
     uint32_t bools; /* which inputs are bool */
     float number[MOST_NUMBERS];
     Step step[MOST_STEPS];
@@ -370,12 +369,10 @@ static int is_covered(const RvmBuffer *inputs, int count, const RvmBuffer *out) 
     return has_axes;
 }
 
-#define SMALL 1024
-
 /* No memory; asked before the lock is released, it turns short results away at once. */
 static int64_t tiles_workspace(const RvmKernelCall *call) {
     const Program *program = (const Program *)((const RvmProgram *)call->params)->bytes;
-    return program->has_plan && rvm_length(&call->buffers[call->count - 1]) < SMALL ? -1 : 0;
+    return rvm_length(&call->buffers[call->count - 1]) < program->least ? -1 : 0;
 }
 
 static int tiles(const RvmKernelCall *call) {
