@@ -1076,3 +1076,12 @@ def test_the_variable(wanted: str, printed: str | None, monkeypatch: pytest.Monk
 
 def test_versions_say_the_set() -> None:
     assert versions()["kernels"].startswith(CPU)
+
+
+def test_a_choice_is_the_whole_text() -> None:
+    x, out = np.ones(4, np.float32), np.zeros(4, np.float32)
+    apply = relaxvm.get_func("relaxvm.kernel.nn.apply")
+    for text in ("relu\0", "relu\0gelu", "rel", "relu ", "r\u00e9lu"):
+        with pytest.raises(ValueError, match="function: expected 'relu' or 'gelu'"):
+            apply(x, text, out)
+    assert not out.any()

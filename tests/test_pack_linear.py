@@ -10,6 +10,8 @@ import pytest
 import relaxvm
 from relaxvm import transform
 from relaxvm.ir import PrimType, TensorType, Tuple, Var, const
+from relaxvm.kernels.linear import pack_linear
+from relaxvm.registry import GLOBAL
 from relaxvm.script import ir as I
 from relaxvm.script import relax as R
 
@@ -267,6 +269,49 @@ def test_rows() -> None:
     for got, want in zip(run(packed, X, W[0]), run(Rows, X, W[0]), strict=True):
         np.testing.assert_allclose(got, want, atol=2e-6)
     assert only(Rows, precise=True)[1] == []
+
+
+@I.ir_module
+class Small:
+    @R.function
+    def main(x: R.Tensor((5, 8), "float32")):
+        with R.dataflow():
+            a = R.matmul(x, R.const(W[:8, :8]))
+            b = R.add(a, R.const(W[0, :8]))
+            c = R.nn.relu(b)
+            d = R.matmul(c, R.const(W[:8, :8]))
+            e = R.abs(d)
+            f = R.multiply(e, R.tanh(x))
+            R.output(f)
+        return f
+
+
+def test_small_products_are_packed_with_what_follows() -> None:
+    """Such a kernel takes longer than a small product alone, or a short hyperbolic tangent."""
+    packed, names = only(Small)
+    assert names == ["linear_blocks"]
+    rest = str(transform.DeadCodeElimination()(packed))
+    assert rest.count("R.matmul") == 1
+    assert "R.tanh" in rest
+    x = np.ascontiguousarray(X[:, :8])
+    np.testing.assert_allclose(run(packed, x)[0], run(Small, x)[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 7, 20, 300])
+@pytest.mark.parametrize("columns", [4, 8, 16, 17, 33])
+def test_short_layers_have_the_bits_of_long_ones(rows: int, columns: int) -> None:
+    """A row does not depend on the others, by whichever way the product is computed."""
+    layer = GLOBAL.get("relaxvm.kernel.nn.linear_blocks")
+    rng = np.random.default_rng(rows * columns)
+    weight = pack_linear(rng.standard_normal((5, columns)).astype(np.float32))
+    bias = np.zeros(weight.shape[0] * 16, np.float32)
+    bias[:columns] = rng.standard_normal(columns)
+    x, more = (rng.standard_normal((1000, n)).astype(np.float32) for n in (5, columns))
+    for function in (None, "relu", "tanh"):
+        all_rows, some = np.zeros_like(more), np.zeros_like(more[:rows])
+        layer(x, weight, bias, more, function, all_rows)
+        layer(x[:rows], weight, bias, more[:rows], function, some)
+        assert some.tobytes() == all_rows[:rows].tobytes()
 
 
 def test_other_products_stay() -> None:

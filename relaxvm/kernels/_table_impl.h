@@ -134,9 +134,11 @@ static inline int rvm_read_ints(PyObject *object, RvmInts *ints) {
 }
 
 static int rvm_read_choice(PyObject *object, const char *const *choices, int64_t *choice) {
-    if (!PyUnicode_Check(object)) return 0;
+    if (!PyUnicode_Check(object) || !PyUnicode_IS_COMPACT_ASCII(object)) return 0;
+    const char *text = (const char *)PyUnicode_DATA(object);
     for (*choice = 0; choices[*choice] != NULL; ++*choice)
-        if (PyUnicode_CompareWithASCIIString(object, choices[*choice]) == 0) return 1;
+        if (strcmp(text, choices[*choice]) == 0)
+            return (size_t)PyUnicode_GET_LENGTH(object) == strlen(text); /* no more behind a zero */
     return 0;
 }
 
@@ -373,8 +375,42 @@ static RVM_NOINLINE int rvm_run_unlocked(const RvmImplementation *how, RvmKernel
     return answer;
 }
 
+/* With so few bytes of operands, a call takes about as long as releasing the lock and taking it again. */
+#define RVM_SHORT_BYTES 4096
+
+static int rvm_is_short(const RvmBuffer *buffers, int count) {
+    int64_t bytes = 0;
+    for (int i = 0; i < count; i++) {
+        if (buffers[i].flags & RVM_ABSENT) continue;
+        int64_t some = buffers[i].item;
+        for (int k = 0; k < buffers[i].ndim; k++) {
+            RVM_FEW_TURNS;
+            if (buffers[i].dims[k] > RVM_SHORT_BYTES || some > RVM_SHORT_BYTES) return 0;
+            some *= buffers[i].dims[k];
+        }
+        bytes += some;
+    }
+    return bytes <= RVM_SHORT_BYTES;
+}
+
+static int rvm_must_stop_locked(const RvmKernelCall *call) {
+    (void)call;
+    return rvm_look();
+}
+
+/* A call without threads, with the lock. */
+static int rvm_run_short(const RvmImplementation *how, RvmKernelCall *call) {
+    int64_t done = 0;
+    call->must_stop = rvm_must_stop_locked;
+    call->done = &done;
+    call->run_pieces = NULL;
+    call->thread = NULL;
+    return how->run(call);
+}
+
 static inline int rvm_run(const RvmImplementation *how, RvmKernelCall *call) {
-    return RVM_LIKELY(!how->is_unlocked) ? how->run(call) : rvm_run_unlocked(how, call);
+    if (RVM_LIKELY(!how->is_unlocked)) return how->run(call);
+    return call->is_short ? rvm_run_short(how, call) : rvm_run_unlocked(how, call);
 }
 
 /* Whether the ufunc has a loop for these data types; only where the result has the inputs' data type or is
@@ -439,7 +475,8 @@ static int rvm_dispatch(rvm_ways *ways, PyObject *const *args, Py_ssize_t count,
         call.float_status = float_status;
         call.reports = reports;
         call.host = &rvm_host;
-        call.threads = how->is_unlocked ? rvm_pool_threads() : 1;
+        call.is_short = how->is_unlocked && rvm_is_short(read.buffers, buffers);
+        call.threads = how->is_unlocked && !call.is_short ? rvm_pool_threads() : 1;
         if (how->uses_ufunc) {
             if (!rvm_find_ufunc_loop(ways, read.buffers[0].dtype, read.buffers[buffers - 1].dtype))
                 continue;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -52,7 +53,13 @@ _FUNCTIONS: Final = {
 operators, where numpy's are as fast."""
 
 _LEAST_WORK: Final = 1 << 12
-"""A product of fewer multiplications for a row stays as it is: nothing is to be gained."""
+"""A product of fewer multiplications for a row that nothing follows stays as it is."""
+
+_LEAST_COLUMNS: Final = 4
+"""A product of fewer columns stays as it is: columns are computed by 16."""
+
+_MOST_SHORT: Final = 128
+"""Elements of a tensor whose hyperbolic tangents stay a ufunc."""
 
 _LEAST_WORK_OF_BYTES: Final = 1 << 8
 """The same for products of bytes, where conversion of the bytes to floats is saved, too."""
@@ -74,6 +81,8 @@ class _Linear:
     function: str | None = None
     kernel: str = "nn.linear_blocks"
     """The one that the weight is packed for."""
+    is_small: bool = False
+    """Whether the kernel gains nothing unless something follows."""
 
 
 class _Packer(ExprMutator):
@@ -110,6 +119,8 @@ class _Packer(ExprMutator):
                     self._spans[binding.var] = span
                     bindings.append(VarBinding(binding.var, call, span))
                     continue
+                if binding.var in self._linear:
+                    self._spans[binding.var] = binding.span
             new = super().visit_binding(binding)
             bindings += new if isinstance(new, list) else [new]
         self._kind, self._emitted = outer
@@ -138,11 +149,13 @@ class _Packer(ExprMutator):
             linear = self._function(value, _FUNCTIONS[name])
             if linear is None and name != "relax.nn.relu":
                 x = value.args[0]
-                if _is_tensor(x.ty):
+                if _is_tensor(x.ty) and not (name == "relax.tanh" and _is_short(x.ty)):
                     return kernel_call("nn.apply", (self.visit(x), _FUNCTIONS[name]), var.ty)
         if linear is None:
             return None
         self._linear[var] = linear
+        if name == "relax.matmul" and linear.is_small:
+            return None  # until something follows
         bias = None if linear.bias is None else Constant(linear.bias)
         inputs: list[Any] = [linear.x, linear.weight]
         for each in (bias, linear.residual):
@@ -345,7 +358,9 @@ class _Packer(ExprMutator):
             return None
         inputs, outputs = weight.data.shape[::-1] if is_transposed else weight.data.shape
         last = x.ty.dims[-1] if x.ty.dims else None
-        if not isinstance(last, IntImm) or last.value != inputs or inputs * outputs < _LEAST_WORK:
+        if not isinstance(last, IntImm) or last.value != inputs:
+            return None
+        if not inputs or outputs < _LEAST_COLUMNS:
             return None
         key = id(weight), is_transposed
         if key not in self._packed:
@@ -354,7 +369,8 @@ class _Packer(ExprMutator):
             self._packed[key] = kernel, Constant(given_up(packed))
             self._kept.append(weight)
         kernel, constant = self._packed[key]
-        return _Linear(self.visit(x), constant, outputs, kernel=kernel)
+        is_small = inputs * outputs < _LEAST_WORK
+        return _Linear(self.visit(x), constant, outputs, kernel=kernel, is_small=is_small)
 
     def _pack(self, matrix: NDArray[Any]) -> tuple[str, NDArray[Any]]:
         """A weight for a kernel: in 16 bits where that changes nothing, or is asked for."""
@@ -461,6 +477,13 @@ def _number(expr: Expr) -> float | None:
 def _is_tensor(ty: Any) -> bool:
     """float32 of a known shape, with at least one axis."""
     return isinstance(ty, TensorType) and ty.dtype == "float32" and bool(ty.dims)
+
+
+def _is_short(ty: TensorType) -> bool:
+    """Whether a tensor has so few elements that numpy's loop takes less time than the call of a
+    kernel."""
+    dims = [dim.value for dim in ty.dims or () if isinstance(dim, IntImm)]
+    return len(dims) == ty.ndim and math.prod(dims) <= _MOST_SHORT
 
 
 def _has_dims_of(arg: Var, var: Var) -> bool:

@@ -123,6 +123,7 @@ typedef struct RvmKernelCall {
      * Not for use in a piece. */
     int (*run_pieces)(const struct RvmKernelCall *, RvmPiece, void *work, int64_t pieces, int threads);
     int threads;  /* of the call, at most; at least 1 */
+    int is_short; /* operands have few bytes: an implementation of `is_unlocked` runs with the lock */
     void *thread; /* the host's */
 } RvmKernelCall;
 

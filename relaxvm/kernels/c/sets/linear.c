@@ -34,22 +34,34 @@ typedef struct {
     const RvmKernelCall *call;
 } Linear;
 
+/* memcpy of so few bytes takes longer. */
+static inline void copy_floats(const float *from, int64_t count, float *to) {
+    for (; count >= 4; count -= 4, from += 4, to += 4) memcpy(to, from, 16);
+    for (; count > 0; count--) *to++ = *from++;
+}
+
 /* What follows the sums of a tile: columns `from` to `to` of rows that are `sums_row` floats apart.  The
  * sums are where the results belong, or, where the last block has fewer columns, in other memory. */
 static void finish(const Linear *l, float *sums, int64_t sums_row, int64_t row, int rows, int64_t from,
                    int64_t to) {
     int64_t whole = (to - from + RVM_BLOCK - 1) / RVM_BLOCK * RVM_BLOCK;
+    for (int r = 0; l->residual && r < rows; r++) {
+        float *at = sums + r * sums_row;
+        const float *more = l->residual + (row + r) * l->columns + from;
+        int64_t i = 0;
+        for (; i + RVM_LANES <= to - from; i += RVM_LANES)
+            rvm_store(at + i, rvm_load(at + i) + rvm_load(more + i));
+        for (; i < to - from; i++) at[i] += more[i];
+    }
+    if (l->function != RVM_NO_INT) {
+        int is_one = sums_row == whole;
+        for (int r = 0; r < (is_one ? 1 : rows); r++)
+            rvm_apply(l->function, sums + r * sums_row, is_one ? rows * whole : whole);
+    }
     for (int r = 0; r < rows; r++) {
         float *at = sums + r * sums_row, *out = l->out + (row + r) * l->columns + from;
-        if (l->residual) {
-            const float *more = l->residual + (row + r) * l->columns + from;
-            int64_t i = 0;
-            for (; i + RVM_LANES <= to - from; i += RVM_LANES)
-                rvm_store(at + i, rvm_load(at + i) + rvm_load(more + i));
-            for (; i < to - from; i++) at[i] += more[i];
-        }
-        if (l->function != RVM_NO_INT) rvm_apply(l->function, at, whole);
-        if (at != out) memcpy(out, at, (size_t)(to - from) * 4);
+        if (at == out) return;
+        copy_floats(at, to - from, out);
     }
 }
 
@@ -186,6 +198,19 @@ static int run_many(const RvmKernelCall *call, const Linear *l, float *lines) {
     return RVM_OK;
 }
 
+/* A few rows after the other, in place. */
+static int run_short(const Linear *short_one) {
+    Linear l = *short_one;
+    int64_t blocks = (l.columns + RVM_BLOCK - 1) / RVM_BLOCK;
+    for (int64_t row = 0; row < l.rows; row += FEW_ROWS) {
+        int rows = l.rows - row < FEW_ROWS ? (int)(l.rows - row) : FEW_ROWS;
+        for (int64_t b = 0; b < blocks; b++)
+            if (run_tile(&l, in_place[0][rows - 1], 1, l.x + row * l.terms, l.terms, row, rows, b))
+                return RVM_FAILED;
+    }
+    return RVM_OK;
+}
+
 static int run_linear(const RvmKernelCall *call, const Linear *l, float *lines) {
     return l->rows <= FEW_ROWS ? run_few(call, l) : run_many(call, l, lines);
 }
@@ -231,6 +256,7 @@ static int get_linear(const RvmKernelCall *call, Linear *l) {
 
 static int64_t linear_workspace(const RvmKernelCall *call) {
     Linear l;
+    if (call->is_short) return 0;
     if (!get_linear(call, &l)) return -1;
     if (l.rows <= FEW_ROWS) return 0;
     return tiles_at_once(l.rows, l.terms) * RVM_TILE_PIXELS * lines_of(l.terms) * 4 + RVM_ALIGNMENT;
@@ -240,6 +266,7 @@ static int packed(const RvmKernelCall *call) {
     Linear l;
     char *workspace = call->workspace;
     if (!get_linear(call, &l)) return RVM_ASK_REFERENCE;
+    if (call->is_short) return run_short(&l);
     return run_linear(call, &l, l.rows <= FEW_ROWS ? NULL : (float *)rvm_take(&workspace, 0));
 }
 
