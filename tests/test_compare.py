@@ -15,7 +15,7 @@ import relaxvm
 from relaxvm.cli import main
 from relaxvm.contrib import compare as package
 from relaxvm.contrib.compare import compare, values_of
-from relaxvm.contrib.compare.others import Reference
+from relaxvm.contrib.compare.others import Batches, Reference
 from relaxvm.errors import MissingExtraError, RelaxVMError
 from relaxvm.frontend.torch import from_exported_program
 
@@ -146,3 +146,23 @@ def test_unknown_extra_outputs_are_named(path: Path) -> None:
 
     with pytest.raises(RelaxVMError, match="nothing"):
         from_onnx(str(path), extra_outputs=["nothing"])
+
+
+def test_more_values_at_a_time_while_they_are_small() -> None:
+    """To compile a model again and again takes long; memory is bounded all the same."""
+    names = [f"v{i}" for i in range(4000)]
+    small, large = np.zeros(4, "f"), np.empty(1 << 27, np.uint8)
+
+    def sizes(value: Any, count: int) -> list[int]:
+        batches = Batches(names, count)
+        found = []
+        for batch in batches:
+            assert list(batch) == names[sum(found) : sum(found) + len(batch)]
+            found.append(len(batch))
+            batches.took([value, None])
+        assert sum(found) == len(names)
+        return found
+
+    assert sizes(small, 16)[:8] == [16, 32, 64, 128, 256, 512, 512, 512]
+    assert sizes(small, 1000)[:2] == [1000, 1000]
+    assert sizes(large, 4)[:4] == [4, 2, 1, 1]

@@ -16,14 +16,14 @@ from ...limits import Limits
 from ...observe.compare import Tolerance, differ
 from ...observe.computed import Computed
 from ...vm import VirtualMachine
-from .others import OTHERS
+from .others import OTHERS, Batches
 
 __all__ = ["COUNT", "WITHIN", "Difference", "Value", "compare", "executable_of", "values_of"]
 
 WITHIN: Final = 2e-4
 """How far numbers may be apart, as a part of the largest magnitude in the tensor."""
 COUNT: Final = 16
-"""Values that are kept at a time."""
+"""Values that are kept at a time, at first; more, if they take little memory."""
 
 
 class Value(NamedTuple):
@@ -88,7 +88,7 @@ def compare(
         other: "onnxruntime" or "reference" for an ONNX model; "torch" for an archive.
         inputs: tensors, in the order of the model's inputs.
         within: how far numbers may be apart, as a part of the largest magnitude in the tensor.
-        count: values that are kept at a time.
+        count: values that are kept at a time, at first; more, if they take little memory.
         limits: bounds for reading the model.
 
     Yields:
@@ -109,10 +109,13 @@ def compare(
     values = program.values()
     theirs = OTHERS[other](os.fspath(path), list(inputs), [value.name for value in values], count)
     pairs = theirs.values()
-    for start in range(0, len(values), count):
-        batch = values[start : start + count]
-        ours = program.run([value.name for value in batch], inputs)
-        for value, got in zip(batch, ours, strict=True):
+    remaining = iter(values)
+    batches = Batches([value.name for value in values], count)
+    for names in batches:
+        ours = program.run(names, inputs)
+        batches.took(ours)
+        for got in ours:
+            value = next(remaining)
             name, expected = next(pairs)
             assert name == value.name
             if isinstance(got, np.ndarray) and isinstance(expected, np.ndarray):

@@ -9,7 +9,39 @@ from typing import Any, ClassVar, Final, Protocol
 
 from ...errors import MissingExtraError, RelaxVMError
 
-__all__ = ["OTHERS", "Other"]
+__all__ = ["OTHERS", "Batches", "Other"]
+
+_FEW_BYTES: Final = 1 << 26
+_MOST_AT_ONCE: Final = 512
+
+
+class Batches:
+    """Names, some at a time: each time twice as many as before, as long as their values take little
+    memory.  To compile a model takes longer than to run it.
+
+    Args:
+        names: all of them.
+        count: how many are the first.
+    """
+
+    def __init__(self, names: Sequence[str], count: int) -> None:
+        self._names = names
+        self._size = count
+
+    def __iter__(self) -> Iterator[Sequence[str]]:
+        start = 0
+        while start < len(self._names):
+            names = self._names[start : start + self._size]
+            yield names
+            start += len(names)
+
+    def took(self, values: Sequence[Any]) -> None:
+        """Note the values of the last names."""
+        nbytes = sum(getattr(value, "nbytes", 0) for value in values)
+        if nbytes <= _FEW_BYTES:
+            self._size = min(2 * self._size, max(self._size, _MOST_AT_ONCE))
+        else:
+            self._size = max(self._size // 2, 1)
 
 
 class Other(Protocol):
@@ -52,8 +84,8 @@ class OnnxRuntime:
             os.path.dirname(os.path.abspath(self._path)),
         )
         own: set[str] | None = None
-        for start in range(0, len(self._names), self._count):
-            names = self._names[start : start + self._count]
+        batches = Batches(self._names, self._count)
+        for names in batches:
             if own is None:
                 session = self._session(data, options)
                 own = {each.name for each in session.get_outputs()}
@@ -62,7 +94,9 @@ class OnnxRuntime:
             feeds = dict(
                 zip([each.name for each in session.get_inputs()], self._inputs, strict=True)
             )
-            yield from zip(names, session.run(list(names), feeds), strict=True)
+            found = session.run(list(names), feeds)
+            batches.took(found)
+            yield from zip(names, found, strict=True)
 
     def _session(self, data: bytes, options: Any) -> Any:
         return self._package.InferenceSession(data, options, providers=["CPUExecutionProvider"])
