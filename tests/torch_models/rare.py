@@ -129,6 +129,7 @@ class Bounds(nn.Module):
         symmetric = x @ x.mT
         loss = functional.multilabel_margin_loss
         return (
+            torch.scalar_tensor(4), torch.scalar_tensor(True), torch.tensor(4) * x,
             torch.arange(0, 0.5, dtype=torch.int64), torch.arange(1.5, 4.2, dtype=torch.int64),
             torch.logspace(0, 2, 4, dtype=torch.int64), torch.logspace(0.5, 2.5, 3),
             flags.sum_to_size(3, 4), flags.sum_to_size(1, 4), torch.ops.aten.linalg_matrix_sqrth(

@@ -116,14 +116,21 @@ def zero(c: Emitter, self: Tensor) -> Tensor:
     return _filled(c, dims_of(self), 0, dtype_of(self))
 
 
-@aten("scalar_tensor", "tensor.float", "tensor.int", "tensor.bool")
+@aten("scalar_tensor")
 def scalar_tensor(
-    c: Emitter, s: Any = None, dtype: str | None = None, layout: Any = None, device: Any = None,
-    pin_memory: Any = None, t: Any = None, requires_grad: bool = False,
+    c: Emitter, s: Any, dtype: str | None = None, layout: Any = None, device: Any = None,
+    pin_memory: Any = None,
 ) -> Tensor:  # fmt: skip
+    """A number as a tensor, of floats unless the data type is given."""
+    return number(c, s, dtype or DEFAULT_FLOAT)
+
+
+@aten("tensor.float", "tensor.int", "tensor.bool")
+def tensor(
+    c: Emitter, t: Any, dtype: str | None = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
     """A number as a tensor."""
-    value = t if s is None else s
-    return number(c, value, dtype or _dtype_of_number(value))
+    return number(c, t, dtype or _dtype_of_number(t))
 
 
 @aten("fill_diagonal")
