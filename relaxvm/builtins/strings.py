@@ -28,6 +28,8 @@ __all__ = ["number_to_string", "regex_full_match", "string_concat", "string_equa
 _CASES: Final[dict[str, Callable[[str], str]]] = {
     "LOWER": str.lower, "UPPER": str.upper, "NONE": str,
 }  # fmt: skip
+_FEW: Final = 4096
+"""Strings that are looked at without a look at the time in between."""
 _STRING_BYTES: Final = 60
 """About what a string takes beside its characters."""
 
@@ -46,6 +48,8 @@ def _as_strings(x: Any, subject: str) -> NDArray[Any]:
         return array.astype(object)
     if array.dtype.kind != "O":
         raise TypeError(f"{subject}: expected a tensor of strings, got {describe(array)}")
+    if array.size <= _FEW and {str}.issuperset(map(type, array.reshape(-1).tolist())):
+        return array
     for each in array.flat:
         check_time()
         if not isinstance(each, str):
@@ -85,13 +89,16 @@ def strings_from(text: Any, lengths: Any) -> NDArray[Any]:
             f"strings_from: lengths: expected those of parts of {len(whole)} characters"
         )
 
-    def parts() -> Iterable[str]:
-        start = 0
-        for count in counts:
-            yield whole[start : start + count]
-            start += count
-
-    return _made(parts(), [len(counts)])
+    # All at once: they take no more than this.
+    charge_objects(_STRING_BYTES * max(len(counts) - 1, 0) + _size(whole))
+    found = np.empty(len(counts), object)
+    start = 0
+    for i, count in enumerate(counts):
+        if not i % _FEW:
+            check_time()
+        found[i] = whole[start : start + count]
+        start += count
+    return found
 
 
 @builtin("strings_indexed", "x: tensor", result="tuple", prefix=OWN_PREFIX)
@@ -185,6 +192,9 @@ def string_equal(a: Any, b: Any) -> NDArray[np.bool_]:
     x, y = _as_strings(a, "string_equal: a"), _as_strings(b, "string_equal: b")
     left, right = np.broadcast_arrays(x, y)
     found = np.empty(left.shape, np.bool_)
+    if found.size <= _FEW:
+        np.equal(left, right, out=found)
+        return found
     flat = found.reshape(-1)
     for i, (p, q) in enumerate(zip(left.flat, right.flat, strict=True)):
         check_time()
