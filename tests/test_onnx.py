@@ -371,7 +371,7 @@ def shapes_as_int32() -> Any:
         "first": np.array([0], "i4"), "last": np.array([1], "i4"), "rest": np.array([2, 2], "i4"),
     }  # fmt: skip
     inputs = {"x": (TensorProto.FLOAT, ["n", 4])}
-    return model_of(nodes, inputs, ["y", "twice", "none"], constants)
+    return model_of(nodes, inputs, ["y", "twice", "none", "wide"], constants)
 
 
 def test_shapes_as_int32_are_folded() -> None:
@@ -382,8 +382,9 @@ def test_shapes_as_int32_are_folded() -> None:
     vm = VirtualMachine(relaxvm.compile(model))
     for n in (0, 1, 5):
         x = np.arange(4.0 * n, dtype="f4").reshape(n, 4)
-        y, twice, none = vm.main(x)
+        y, twice, none, wide = vm.main(x)
         np.testing.assert_array_equal(y, x.reshape(n, 2, 2))
+        assert (wide.dtype, wide.tolist()) == ("int64", [n, 2, 2])
         assert (twice.dtype, twice.tolist()) == ("int32", [2 * n])
         assert (none.dtype, none.tolist()) == ("int32", [0])
 

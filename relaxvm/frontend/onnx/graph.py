@@ -455,8 +455,8 @@ def _folded(
         if symbolic is None and known.dtype == object:
             symbolic = value.dtype
     result = fold(*arrays, **attrs)
-    if result is None:
-        return None
+    if result is None or isinstance(result, Value):
+        return result
     array = np.asarray(result)
     is_of_inputs = array.dtype == object
     array = normalized(array)

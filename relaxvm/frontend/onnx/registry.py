@@ -42,8 +42,8 @@ class OnnxOperator(NamedTuple):
     Attributes:
         since: the first version of the domain that it is for.
         convert: the function.
-        fold: computes the elements of the result from known elements, with the same attributes; or
-            None.
+        fold: computes the elements of the result from known elements, with the same attributes, or
+            a `Value` that has them; None if it cannot.
         min_inputs, max_inputs: how many inputs a node may have; None for any number.
         required: for each input whether it has to be there; further ones are like the last.
         attributes: names of the attributes with their defaults.

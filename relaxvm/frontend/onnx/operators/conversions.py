@@ -37,7 +37,7 @@ def _fold_cast(x: NDArray[Any], *, to: int, saturate: int = 1, round_mode: str =
     if to not in (DataType.INT64, DataType.INT32, DataType.FLOAT, DataType.BOOL, DataType.DOUBLE):
         return None
     if is_symbolic(x):
-        return x if to == DataType.INT64 else None
+        return Value(known=x) if to == DataType.INT64 else None
     if x.dtype == object or x.dtype.name in _NARROW:
         return None
     if x.dtype.kind == "f" and not np.isfinite(x).all():
