@@ -9,6 +9,7 @@ import numpy as np
 
 from ..errors import BugError, FormatError, LimitError, MissingExtraError, RelaxVMError
 from ..limits import Limits
+from ..values import Shape
 from .console import Console
 from .exits import CommandError, Exit, UsageError, read_error
 from .files import limits_of
@@ -87,7 +88,12 @@ def _run(args: argparse.Namespace, console: Console, limits: Limits) -> int:
     executable = executable_of(args.file, limits)
     (info,) = [each for each in executable.functions if each.name == "main"]
     given = gather_inputs(args, executable, info, console)
-    inputs = [np.asarray(each) for each in given]
+    # Sequences, maps and missing values of models stay what they are.
+    inputs = [
+        each if each is None or isinstance(each, dict)
+        or (isinstance(each, tuple) and not isinstance(each, Shape)) else np.asarray(each)
+        for each in given
+    ]  # fmt: skip
     count = len(values_of(args.file, limits))
     rows, same, largest = [], 0, 0.0
     with console.progress("comparing", count) as progress:

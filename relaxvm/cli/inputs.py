@@ -292,7 +292,9 @@ class _RandomValues:
         generator = np.random.default_rng([self._seed, *key])
         if spec.name in self.shapes:
             shape, dtype = self.shapes[spec.name]
-            return _random_array(generator, shape, dtype or spec.dtype or _DEFAULT_DTYPE, spec.name)
+            # A tensor or an optional one of which a model alone states the type.
+            declared = spec.dtype or _item_of(spec, spec.name).dtype or _DEFAULT_DTYPE
+            return _random_array(generator, shape, dtype or declared, spec.name)
         if spec.kind == "tensor":
             shape = self._shape(spec)
             return _random_array(generator, shape, spec.dtype or _DEFAULT_DTYPE, spec.name)

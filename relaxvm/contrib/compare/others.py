@@ -62,6 +62,11 @@ def _missing(package: str, error: ImportError) -> MissingExtraError:
     return MissingExtraError(f"comparing needs the package {package}: {error}")
 
 
+def _as_lists(inputs: Sequence[Any]) -> list[Any]:
+    """Inputs with sequences as the packages for ONNX take them."""
+    return [list(each) if isinstance(each, tuple) else each for each in inputs]
+
+
 class OnnxRuntime:
     """onnxruntime, with values as further outputs of the model, some at a time."""
 
@@ -73,7 +78,8 @@ class OnnxRuntime:
         except ImportError as error:
             raise _missing("onnxruntime", error) from error
         self._package = onnxruntime
-        self._path, self._inputs, self._names, self._count = path, inputs, names, count
+        self._path, self._names, self._count = path, names, count
+        self._inputs = _as_lists(inputs)
 
     def values(self) -> Iterator[tuple[str, Any]]:
         data = Path(self._path).read_bytes()
@@ -128,7 +134,7 @@ class Reference:
         except ImportError as error:
             raise _missing("onnx", error) from error
         self._evaluator = ReferenceEvaluator(path)
-        self._inputs, self._names = inputs, names
+        self._inputs, self._names = _as_lists(inputs), names
 
     def values(self) -> Iterator[tuple[str, Any]]:
         found = self._evaluator
