@@ -168,6 +168,8 @@ def model_of(case: Case, length: int) -> Any:
             scale = 1.0 if len(shape) == 1 else terms**-0.5
             drawn = (rng.standard_normal(shape) * scale).astype(np.float32)
             names.append(f"w{i}_{k}")
+            if case.operator == "Mul":
+                drawn = np.exp2(drawn / 100)  # else most products of a chain are subnormal numbers
             weights.append(numpy_helper.from_array(drawn, names[-1]))
         between = [f"x{i}", *(f"y{i}_{k}" for k in range(len(case.then))), f"x{i + 1}"]
         nodes.append(

@@ -255,3 +255,15 @@ def test_the_kernel_of_chains_has_its_parts() -> None:
     alone = FusedKernel(print, {})
     assert alone.reference is print
     assert alone.implementations == ()
+
+
+@pytest.mark.parametrize("dims", [[1, 64, 32, 32], ["n", 64, 32, 32]])
+def test_one_operator_alone_runs_in_tiles(dims: list[Any]) -> None:
+    """Of a model without anything else, and of a size that is large whatever the rest is."""
+    b = np.zeros((64, 1, 1), np.float32)
+    nodes = [node("Max", "x b", "y")]
+    executable = relaxvm.compile(model(nodes, {"b": b}, dims, FLOAT), cache=False)
+    assert "relaxvm.kernel.fused" in executable.as_text()
+    x = drawn(3, 1, 64, 32, 32)
+    got = relaxvm.VirtualMachine(executable).main(x)
+    np.testing.assert_array_equal(got, np.maximum(x, b))

@@ -165,8 +165,8 @@ def _is_in_tiles(steps: list[_Member]) -> bool:
 
 
 def _has(ty: Any, elements: int) -> bool:
-    """Whether a tensor has at least `elements` elements, for sure."""
-    return all(type(dim) is IntImm for dim in ty.dims) and _may_have(ty, elements)
+    """Whether a tensor has at least `elements` elements, for sure unless it is empty."""
+    return math.prod([dim.value for dim in ty.dims if type(dim) is IntImm]) >= elements
 
 
 def _may_have(ty: Any, elements: int) -> bool:

@@ -243,7 +243,8 @@ def model_pipeline(
     passes += [
         transform.LegalizeOps(),
         transform.DeadCodeElimination(),  # a result that nobody uses ends a chain
-        transform.ConvertToDataflow(),  # frontends of models make no dataflow blocks
+        # Frontends of models make no dataflow blocks; a single kernel may be a chain, too.
+        transform.ConvertToDataflow(min_size=1),
         transform.FuseOps(min_elements=MIN_IN_TILES, in_tiles=True)
         if CPU in SETS
         else transform.FuseOps(),
