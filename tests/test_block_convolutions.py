@@ -365,6 +365,64 @@ def test_branches(cond: bool) -> None:
 
 
 @I.ir_module
+class BothBranches:
+    @R.function
+    def main(
+        x: R.Tensor((1, 16, 9, 9), "float32"), c: R.Tensor((), "bool")
+    ) -> R.Tensor((1, 16, 9, 9), "float32"):
+        if c:
+            y = R.nn.conv2d(x, R.const(WEIGHT), padding=1)
+        else:
+            y = R.nn.conv2d(R.nn.relu(x), R.const(WEIGHT), padding=1)
+        a = R.nn.conv2d(x, R.const(WEIGHT), padding=1)
+        z = R.add(a, y)
+        return z
+
+
+@pytest.mark.parametrize("cond", [False, True])
+def test_what_one_branch_brings_into_blocks_is_not_there_in_others(cond: bool) -> None:
+    x = np.random.default_rng(3).standard_normal((1, 16, 9, 9)).astype(np.float32)
+    args = x, np.array(cond)
+    blocked, names = only(BothBranches)
+    assert names.count("conv2d_winograd_blocks") == 3
+    np.testing.assert_allclose(run(blocked, *args)[0], run(BothBranches, *args)[0], atol=1e-5)
+
+
+@I.ir_module
+class BeforeALocalFunction:
+    @R.function
+    def main(
+        x: R.Tensor((1, 16, 9, 9), "float32"), c: R.Tensor((), "bool")
+    ) -> R.Tensor((1, 16, 9, 9), "float32"):
+        a = R.nn.conv2d(x, R.const(WEIGHT), padding=1)
+
+        @R.function
+        def loop(
+            c: R.Tensor((), "bool"), x: R.Tensor((1, 16, 9, 9), "float32")
+        ) -> R.Tensor((1, 16, 9, 9), "float32"):
+            if c:
+                d = R.logical_not(c)
+                y: R.Tensor((1, 16, 9, 9), "float32") = loop(d, R.negative(x))
+            else:
+                y = x
+            return y
+
+        b = loop(c, x)
+        z = R.add(a, b)
+        return z
+
+
+@pytest.mark.parametrize("cond", [False, True])
+def test_a_convolution_before_a_local_function_stays_outside_of_it(cond: bool) -> None:
+    x = np.random.default_rng(3).standard_normal((1, 16, 9, 9)).astype(np.float32)
+    args = x, np.array(cond)
+    blocked, names = only(BeforeALocalFunction)
+    assert names.count("conv2d_winograd_blocks") == 1
+    expected = run(BeforeALocalFunction, *args)[0]
+    np.testing.assert_allclose(run(blocked, *args)[0], expected, atol=1e-5)
+
+
+@I.ir_module
 class Others:
     @R.function
     def main(

@@ -170,6 +170,13 @@ class _Blocker(ExprMutator):
 
     # Bindings
 
+    def visit_seq(self, seq: SeqExpr) -> SeqExpr:
+        outer = self._blocks
+        self._blocks = dict(outer)  # what a branch brings into blocks is not there in others
+        new = super().visit_seq(seq)
+        self._blocks = outer
+        return new
+
     def visit_block(self, block: BindingBlock) -> BindingBlock:
         outer = self._kind, self._emitted, self._span, self._null
         self._null = None
@@ -202,6 +209,8 @@ class _Blocker(ExprMutator):
             for var in list(self._missing):
                 if var in free_vars(binding.value):
                     self._unblock(var)
+            if nested:
+                self._flush()  # so that no branch or local function emits them
         elif isinstance(binding.value, Call) and not isinstance(binding.value.op, Op):
             self._flush()  # it may write to what the convolutions read
         emitted = self._emitted
