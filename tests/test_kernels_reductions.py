@@ -232,6 +232,14 @@ def test_the_greatest_and_least_of_no_elements(dtype: str, least: Any, greatest:
             assert (out == np.array(number).astype(x.dtype)).all()
 
 
+@pytest.mark.parametrize("name", ["max", "min", "argmax", "argmin"])
+def test_no_elements_and_no_results(name: str) -> None:
+    x = np.empty((0, 0, 3))
+    dtype = int if name.startswith("arg") else float
+    check(name, x, 0, want=np.empty((0, 3), dtype))
+    check(name, x, 1, want=np.empty((0, 3), dtype))
+
+
 @pytest.mark.parametrize("name", ["argmax", "argmin"])
 def test_no_elements_to_choose_from(name: str) -> None:
     x = np.empty((2, 0))

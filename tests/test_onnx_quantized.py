@@ -214,6 +214,16 @@ def test_dequantize_large_integers() -> None:
     assert run(model, q).tolist() == [2, -6]
 
 
+@pytest.mark.parametrize("name", ["int8", "uint8"])
+@pytest.mark.parametrize("opset", [19, 25])
+def test_quantize_a_number(name: str, opset: int) -> None:
+    nodes = [node("QuantizeLinear", "x s z", "q"), node("DequantizeLinear", "q s z", "y")]
+    parameters = {"s": np.array(0.5, np.float32), "z": np.array(3, name)}
+    for number in (1.3, -300, 300):
+        x = np.array(number, np.float32)
+        check(nodes, {"x": x}, parameters, opset, outputs=("q", "y"))
+
+
 def test_quantize_with_a_symbolic_batch() -> None:
     nodes = [node("QuantizeLinear", "x s z", "q", axis=1),
              node("DequantizeLinear", "q s z", "y", axis=1)]  # fmt: skip

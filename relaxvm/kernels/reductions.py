@@ -109,7 +109,9 @@ def argmin(x: Ordered, axis: Axis | None, out: Out) -> None:
 
 def _find_extreme(ufunc: Any, x: NDArray[Any], axes: Dims, out: NDArray[Any]) -> None:
     result = _with_axes(x, axes, out)
-    if result.size and not x.size:
+    if not result.size:
+        return  # numpy wants elements to reduce even then
+    if not x.size:
         if x.dtype.kind == "c":
             _check_elements(x, axes, result)
         copy_pieces(result, extreme_of(native(x.dtype), greatest=ufunc is np.minimum))
@@ -155,6 +157,8 @@ def _arg_reduce(
     axes = tuple(range(x.ndim)) if axis is None else (axis,)
     result = _with_axes(x, axes, out, np.dtype(np.int64))
     _check_elements(x, axes, result)
+    if not result.size:
+        return
     x = copy_if_overlapping(x, out)
     if axis is None:
         x, axis, result = flat(x), 0, result.reshape(1)

@@ -184,11 +184,11 @@ def quantized(
 def _suits_quantize(
     x: Value, scale: Value, zero_point: Value | None, dtype: str, working: str
 ) -> bool:
-    """Whether this is what R.quantize is for: bytes of float32, with numbers for all."""
+    """Whether this is what R.quantize is for: bytes of float32 with axes, and numbers for all."""
     return (
         dtype in ("int8", "uint8")
         and (x.dtype, scale.dtype, working) == ("float32",) * 3
-        and x.ndim >= 0
+        and x.ndim > 0
         and scale.ndim == 0
         and (is_zero(zero_point) or zero_point is None
              or (zero_point.ndim == 0 and zero_point.dtype == dtype))
