@@ -45,8 +45,8 @@ from ..ir import (
 )
 from ..ir.node import KINDS
 from ..op.lowering import KERNEL_PREFIX, kernel_call
-from ..values import given_up
 from ._integers import IntegerProduct, centered, op_name, packed_weight
+from ._placing import placed
 from ._uses import count_uses, uses_of
 from .pass_infra import Pass, PassContext, function_pass
 
@@ -235,7 +235,7 @@ class _Blocker(ExprMutator):
         if self._bfloat16 and name == "nn.conv2d_blocks" and weight.data.ndim == _IN_BLOCKS:
             from ..kernels.bfloat16 import narrowed_blocks
 
-            name, weight = "nn.conv2d_bfloat16", Constant(given_up(narrowed_blocks(weight.data)))
+            name, weight = "nn.conv2d_bfloat16", Constant(placed(narrowed_blocks(weight.data)))
         inputs: list[Any] = [c.x, weight]
         gathered = [] if c.inputs is None else [c.inputs]
         rest = (c.low, c.high, slope, c.function, c.scale, c.shift)
@@ -504,7 +504,7 @@ class _Blocker(ExprMutator):
         return self._wait(
             var,
             _Convolution(
-                kernel, data, Constant(given_up(packed)), None, settings, _blocked(var.ty), outputs,
+                kernel, data, Constant(placed(packed)), None, settings, _blocked(var.ty), outputs,
                 inputs=listed,
             ),
         )  # fmt: skip
@@ -582,7 +582,7 @@ class _Blocker(ExprMutator):
             return None
         weights, greatest = packed
         return IntegerProduct(
-            source, zero, Constant(given_up(weights.weight)), Constant(given_up(weights.sums)),
+            source, zero, Constant(placed(weights.weight)), Constant(placed(weights.sums)),
             weights.shift, len(data), 1 - weight.data.ndim, greatest, steps,
             dtype=str(call.ty.dtype),
         )  # fmt: skip
@@ -784,7 +784,7 @@ class _Blocker(ExprMutator):
             if not np.isfinite(weight).all() or not (bias is None or np.isfinite(bias).all()):
                 return False
             return self._extend(one, var, replace(
-                waiting, weight=Constant(given_up(weight)), bias=bias
+                waiting, weight=Constant(placed(weight)), bias=bias
             ))  # fmt: skip
         return self._gate(var, call)
 
@@ -991,7 +991,7 @@ class _Blocker(ExprMutator):
         return self._wait(
             var,
             _Convolution(
-                "nn.conv2d_blocks", source, Constant(given_up(packed)), None, settings,
+                "nn.conv2d_blocks", source, Constant(placed(packed)), None, settings,
                 TensorType(dims, var.ty.dtype, var.ty.vdevice), outputs, taps=(tall, wide),
                 places=None if are_few else _blocked(var.ty),
             ),

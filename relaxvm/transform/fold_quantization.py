@@ -30,8 +30,8 @@ from ..ir import (
 )
 from ..ir.node import KINDS
 from ..op.lowering import kernel_call
-from ..values import given_up
 from ._integers import centered, op_name
+from ._placing import placed
 from .pass_infra import Pass, PassContext, function_pass
 
 __all__ = ["FoldQuantization"]
@@ -141,7 +141,7 @@ class _Folder(ExprMutator):
         if not is_matmul and len(by_output) > 1:
             by_output = by_output.reshape(-1, *[1] * (integers.ndim - 2))
         values, scale = data
-        exact = Constant(given_up(np.array(integers, order="C")))
+        exact = Constant(placed(np.array(integers, order="C")))
         name = var.name
         attrs = {**call.attrs}
         product = self._emit(name, Call(call.op, [self.visit(values), exact], attrs, call.ty_args))
@@ -206,13 +206,13 @@ class _Folder(ExprMutator):
         )
         factor = self._emit(name, op.multiply(scale, Constant(given_scales)))
         inputs = [
-            quantized, zero, Constant(given_up(given.weight)), Constant(given_up(given.sums)),
+            quantized, zero, Constant(placed(given.weight)), Constant(placed(given.sums)),
             given.shift, none, factor, Constant(gates_in_blocks(total)), none, none, none,
         ]  # fmt: skip
         columns = TensorType([*ty.dims[:2], int_imm(len(given.sums))], "float32", ty.vdevice)
         products = self._emit(name, kernel_call("nn.integer_linear_blocks", inputs, columns))
         rest = [
-            products, Constant(given_up(recurrence.weight)), Constant(given_up(recurrence.sums)),
+            products, Constant(placed(recurrence.weight)), Constant(placed(recurrence.sums)),
             recurrence.shift, Constant(recurrence_scales), *map(self.visit, states),
             attrs["direction"],
         ]  # fmt: skip

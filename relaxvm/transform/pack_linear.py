@@ -33,8 +33,8 @@ from ..ir import (
 )
 from ..ir.node import KINDS
 from ..op.lowering import kernel_call
-from ..values import given_up
 from ._integers import IntegerProduct, centered, op_name, packed_weight
+from ._placing import placed
 from ._uses import uses_of
 from .pass_infra import Pass, PassContext, function_pass
 
@@ -211,8 +211,8 @@ class _Packer(ExprMutator):
         weights, greatest = packed
         self._kept.append(weight)
         return IntegerProduct(
-            source, zero, Constant(given_up(weights.weight[:, :, 0, 0].copy())),
-            Constant(given_up(weights.sums)), weights.shift, data.shape[1], -1, greatest,
+            source, zero, Constant(placed(weights.weight[:, :, 0, 0].copy())),
+            Constant(placed(weights.sums)), weights.shift, data.shape[1], -1, greatest,
             dtype=str(call.ty.dtype),
         )  # fmt: skip
 
@@ -259,7 +259,7 @@ class _Packer(ExprMutator):
         if is_linear:  # the reset gate multiplies this one
             hidden, parts[:, 1, 2] = parts[:, 1, 2].copy(), 0
         total = parts.sum(1).reshape(len(bias), -1, 1).astype(np.float32)
-        packed = [Constant(given_up(pack_gates(each, GRU_GATES))) for each in (weight, recurrence)]
+        packed = [Constant(placed(pack_gates(each, GRU_GATES))) for each in (weight, recurrence)]
         packed.append(Constant(pack_gates(total, GRU_GATES).reshape(len(bias), -1)))
         alone = pack_gates(hidden[:, :, None].astype(np.float32), 1).reshape(len(bias), -1)
         x, initial_h = (self.visit(call.args[i]) for i in (0, 4))
@@ -276,7 +276,7 @@ class _Packer(ExprMutator):
 
         weight, recurrence, bias = weights
         total = bias.reshape(len(bias), 2, -1).astype(np.float64).sum(1).astype(np.float32)
-        packed = [Constant(given_up(pack_gates(each, GATES))) for each in (weight, recurrence)]
+        packed = [Constant(placed(pack_gates(each, GATES))) for each in (weight, recurrence)]
         in_blocks = pack_gates(total[:, :, None], GATES)
         packed.append(Constant(in_blocks.reshape(len(bias), -1)))
         x, initial_h, initial_c = (self.visit(call.args[i]) for i in (0, 4, 5))
@@ -366,7 +366,7 @@ class _Packer(ExprMutator):
         if key not in self._packed:
             data = weight.data.T if is_transposed else weight.data
             kernel, packed = self._pack(data)
-            self._packed[key] = kernel, Constant(given_up(packed))
+            self._packed[key] = kernel, Constant(placed(packed))
             self._kept.append(weight)
         kernel, constant = self._packed[key]
         is_small = inputs * outputs < _LEAST_WORK

@@ -348,7 +348,7 @@ static int attend(const RvmKernelCall *call, const Attention *a, const Memory *m
         if (!is_packed(a)) multiply_few_keys(a, keys, rows, m->query, first, last, m->scores);
         for (int64_t b = 0; is_packed(a) && b < blocks; b++)
             of_lines[0][rows - 1](m->query, 0, m->keys + (first / LINE + b) * a->width * LINE, 0, a->width,
-                                  NULL, m->scores + b * rows * LINE, LINE);
+                                  NULL, m->scores + b * rows * LINE, LINE, NULL);
         for (int r = 0; r < rows; r++) {
             float *row = m->scores + r * LINE;
             int64_t end = at + r + a->visible < last ? at + r + a->visible : last;
@@ -363,7 +363,7 @@ static int attend(const RvmKernelCall *call, const Attention *a, const Memory *m
             multiply_few_values(a, values + first * a->value.row, last - first, rows, m->scores, m->part);
         for (int64_t c = 0; is_packed(a) && c < depth; c += LINE)
             of_lines[0][rows - 1](m->scores, 0, m->values + c * lines_of(a->keys) + first * LINE, 0,
-                                  blocks * LINE, NULL, m->part + c, depth);
+                                  blocks * LINE, NULL, m->part + c, depth, NULL);
         for (int64_t i = 0; i < rows * depth; i += RVM_LANES)
             rvm_store(m->sums + i, rvm_load(m->sums + i) + rvm_load(m->part + i));
         if (rvm_must_stop(call, rows * (last - first) * (a->width + depth + 64))) return 1;

@@ -115,28 +115,22 @@ typedef struct {
     int64_t x_step;                  /* floats from one pixel to the next, where it is no constant */
     int64_t weight_block, out_block; /* floats from one block of outputs to the next */
     int64_t channel;                 /* the first one of the first block of outputs */
-    const float *next, *next_end;    /* weights to fetch meanwhile: of the next blocks of outputs */
-    int64_t fetched;                 /* lines of them for RVM_QUAD channels; 0 for none */
     RvmEpilogue epilogue;
     const RvmKernelCall *call;
+    /* Weights that are wanted next, as many as now, which come from memory meanwhile: each of `next_runs` runs of
+     * tiles, of which this is number `next_run`, fetches a share of them into the second-level cache. */
+    const float *next;               /* NULL for none */
+    int64_t next_runs, next_run;
+    /* The share of a tile: with each term so many lines of each block, one for a channel at most, from here on. */
+    const float *ahead;
+    int64_t ahead_lines;
 } RvmLines;
-
-/* Fetch the weights at `next`, as many as those of `blocks` blocks of outputs, in the course of `calls` calls
- * of a tile.  The processor fetches what is read one after the other by itself, but not enough of it ahead
- * where results are few: a convolution of 512 channels on 7x7 pixels took 1.4 times as long. */
-static inline void rvm_fetch(RvmLines *l, const float *next, int blocks, int64_t calls) {
-    int64_t lines = RVM_QUAD * blocks;
-    l->next = next;
-    l->next_end = next + l->weight_block * blocks;
-    l->fetched = (lines + calls - 1) / calls;
-}
 
 /* As above; all counts but that of the terms are constants of the code that calls this. */
 static inline __attribute__((always_inline)) void rvm_lines(const RvmLines *l, int64_t pixel, int pixels,
                                                             int blocks, int channels, int64_t x_step) {
     const int nv = RVM_LINE_VECTORS;
-    const float *x = l->x + pixel * x_step, *w = l->weight, *next = l->next;
-    int64_t fetched = l->fetched;
+    const float *x = l->x + pixel * x_step, *w = l->weight;
     vf sum[RVM_TILE_PIXELS][RVM_TILE_BLOCKS * RVM_LINE_VECTORS];
 #pragma GCC unroll 8
     for (int b = 0; b < blocks; b++)
@@ -146,13 +140,17 @@ static inline __attribute__((always_inline)) void rvm_lines(const RvmLines *l, i
 #pragma GCC unroll 16
             for (int p = 0; p < pixels; p++) sum[p][b * nv + v] = first;
         }
+    const float *ahead = l->ahead;
+    int64_t ahead_lines = l->ahead_lines;
     for (int64_t t = 0; t < l->count; t++) {
         const float *line = x + l->terms[t];
         int64_t used = channels == 1 || t < l->whole ? channels : l->left;
         for (int64_t quad = 0; quad < used; quad += RVM_QUAD) {
-            for (int64_t i = 0; i < fetched; i++, next += RVM_BLOCK) __builtin_prefetch(next, 0, 2);
 #pragma GCC unroll 4
             for (int q = 0; q < (channels < RVM_QUAD ? channels : RVM_QUAD); q++) {
+                if (quad + q < ahead_lines)
+                    for (int b = 0; b < blocks; b++)
+                        __builtin_prefetch(ahead + b * l->weight_block + (quad + q) * RVM_BLOCK, 0, 2);
                 vf weight[RVM_TILE_BLOCKS * RVM_LINE_VECTORS];
 #pragma GCC unroll 8
                 for (int b = 0; b < blocks; b++)
@@ -170,6 +168,7 @@ static inline __attribute__((always_inline)) void rvm_lines(const RvmLines *l, i
             }
         }
         w += (channels - used) * RVM_BLOCK;
+        ahead += ahead_lines * RVM_BLOCK;
     }
 #pragma GCC unroll 8
     for (int b = 0; b < blocks; b++)
@@ -253,13 +252,18 @@ static inline int64_t rvm_used_channels(const float *weight, int64_t blocks, int
  * whether the call has to stop. */
 static inline int rvm_run_tiles(const RvmLinesTile *tiles, RvmLines *l, int64_t first, int64_t pixels) {
     int64_t parts = (pixels + RVM_TILE_PIXELS - 1) / RVM_TILE_PIXELS;
+    int64_t share = 0; /* lines of a block that a tile fetches with each term */
+    /* One tile alone waits for its own weights: it does not end before memory has brought those. */
+    if (l->next && l->count > 0 && parts * l->next_runs > 1) {
+        int64_t terms = l->count * parts * l->next_runs;
+        share = (l->weight_block / RVM_BLOCK + terms - 1) / terms;
+    }
     for (int64_t part = 0; part < parts; part++) {
         int64_t from = pixels * part / parts, to = pixels * (part + 1) / parts;
+        int64_t done = (l->next_run * parts + part) * share * l->count * RVM_BLOCK;
+        l->ahead_lines = done < l->weight_block ? share : 0;
+        l->ahead = l->ahead_lines ? l->next + done : l->weight;
         tiles[to - from - 1](l, first + from);
-        if (l->fetched) {
-            l->next += l->fetched * (l->weight_block / (RVM_QUAD * RVM_BLOCK)) * RVM_BLOCK;
-            if (l->next >= l->next_end) l->fetched = 0;
-        }
         int64_t more = l->epilogue.is_more ? RVM_FINISH_WORK * RVM_TILE_BLOCKS : 0;
         if (rvm_must_stop(l->call, (l->weight_block + more) * (to - from))) return 1;
     }

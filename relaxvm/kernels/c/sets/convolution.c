@@ -150,14 +150,41 @@ typedef struct {
     int64_t row_floats;        /* from one row of windows to the next */
     int64_t first;             /* number of the group of an image that `x` is */
     int64_t rows, columns;     /* of such a group: rows of results, or runs of pixels */
-    int item;                  /* floats of a pixel of a block or plane */
     int are_pixels;
     int is_row_by_row;         /* all outputs of a row, then the next row; else the other way round */
-    int is_cached;             /* whether the weights stay in the cache from row to row */
     RvmGrid grid;              /* rows and tiles of outputs, or the other way round */
 } Direct;
 
 static int64_t output_tiles(const Conv *c) { return (c->outputs + RVM_TILE_BLOCKS - 1) / RVM_TILE_BLOCKS; }
+
+/* The weights of a tile of outputs, for a row, counted over all groups of all images. */
+static const float *weights_of(const Direct *d, int64_t row, int64_t tile) {
+    int64_t group = (d->first + row / d->rows) % d->c->groups;
+    return d->c->weight + (group * d->c->outputs + tile * RVM_TILE_BLOCKS) * d->lines.weight_block;
+}
+
+/* Say which weights are wanted after those of unit (i, j) of a part: of the next unit that has others, or else of
+ * the piece that this thread will most likely have next. */
+static void look_ahead(const Direct *d, RvmLines *l, const RvmPart *part, int64_t piece, int64_t i, int64_t j) {
+    int is_last = i + 1 == part->outer_end && (!d->is_row_by_row || j + 1 == part->inner_end);
+    if (is_last) {
+        piece += d->grid.threads;
+        if (piece >= d->grid.outer_parts * d->grid.inner_parts) {
+            l->next = NULL;
+            return;
+        }
+        RvmPart later = rvm_part(&d->grid, piece);
+        i = later.outer;
+        if (d->is_row_by_row) j = later.inner;
+    } else if (!d->is_row_by_row) {
+        i++;
+    } else if (++j == part->inner_end) {
+        i++;
+        j = part->inner;
+    }
+    int64_t row = d->is_row_by_row ? i : j, tile = d->is_row_by_row ? j : i;
+    l->next = weights_of(d, row, tile);
+}
 
 /* One row, counted over all groups of all images, and one tile of outputs. */
 static int run_row(const Direct *d, RvmLines *l, int64_t row, int64_t tile) {
@@ -174,22 +201,12 @@ static int run_row(const Direct *d, RvmLines *l, int64_t row, int64_t tile) {
         l->x += y * d->row_floats;
         at += y * c->columns * RVM_BLOCK;
     }
-    l->weight = c->weight + output * l->weight_block;
+    l->weight = weights_of(d, row, tile);
     l->bias = c->bias ? c->bias + output * RVM_BLOCK : NULL;
     l->channel = output * RVM_BLOCK;
     l->out = c->out + at;
     l->residual = c->residual ? c->residual + at : NULL;
     return rvm_run_tiles(d->tiles[blocks - 1], l, pixel, pixels);
-}
-
-/* Fetch the weights of the tile of outputs after `tile` in the course of some rows. */
-static void fetch_after(const Direct *d, RvmLines *l, int64_t tile, int64_t rows) {
-    int64_t next = (tile + 1) * RVM_TILE_BLOCKS, left = d->c->outputs - next;
-    int64_t pixels = d->are_pixels ? d->c->rows * d->c->columns : d->columns;
-    if (d->item < RVM_BLOCK || left <= 0) return;
-    if (pixels > PIXEL_RUN && d->are_pixels) pixels = PIXEL_RUN;
-    rvm_fetch(l, d->c->weight + next * l->weight_block, left < RVM_TILE_BLOCKS ? 1 : RVM_TILE_BLOCKS,
-              rows * ((pixels + RVM_TILE_PIXELS - 1) / RVM_TILE_PIXELS));
 }
 
 static int run_rows(const RvmKernelCall *call, void *work, int64_t piece, int thread) {
@@ -198,13 +215,13 @@ static int run_rows(const RvmKernelCall *call, void *work, int64_t piece, int th
     RvmLines l = d->lines;
     (void)thread;
     l.call = call;
-    for (int64_t i = part.outer; i < part.outer_end; i++) {
-        if (!d->is_row_by_row) fetch_after(d, &l, i, part.inner_end - part.inner);
+    l.next_runs = d->is_row_by_row ? 1 : part.inner_end - part.inner;
+    for (int64_t i = part.outer; i < part.outer_end; i++)
         for (int64_t j = part.inner; j < part.inner_end; j++) {
-            if (d->is_row_by_row && (i == part.outer || !d->is_cached)) fetch_after(d, &l, j, 1);
+            look_ahead(d, &l, &part, piece, i, j);
+            l.next_run = d->is_row_by_row ? 0 : j - part.inner;
             if (d->is_row_by_row ? run_row(d, &l, i, j) : run_row(d, &l, j, i)) return RVM_FAILED;
         }
-    }
     return RVM_OK;
 }
 
@@ -223,7 +240,6 @@ static int run_direct(const RvmKernelCall *call, const Conv *c, int item,
                 *offset++ = ((i * height + ky * c->dilation_y) * width + kx * c->dilation_x) * item;
     Direct d = {.c = c,
                 .tiles = tiles,
-                .item = item,
                 .lines = {.terms = offsets,
                           .count = terms,
                           .whole = terms,
@@ -243,8 +259,7 @@ static int run_direct(const RvmKernelCall *call, const Conv *c, int item,
         if (d.lines.left < RVM_BLOCK) d.lines.whole = last;
     }
     if (d.are_pixels) d.rows = (c->rows * c->columns + PIXEL_RUN - 1) / PIXEL_RUN;
-    d.is_cached = d.lines.weight_block * c->outputs * 4 <= CACHED_WEIGHTS;
-    d.is_row_by_row = d.are_pixels || d.is_cached;
+    d.is_row_by_row = d.are_pixels || d.lines.weight_block * c->outputs * 4 <= CACHED_WEIGHTS;
     /* Without padding all images are at once. */
     int64_t sections = padded ? c->images : 1, time = conv_time(c, terms * item) / sections;
     int64_t rows = c->images / sections * c->groups * d.rows, columns = output_tiles(c);
@@ -857,9 +872,11 @@ static int multiply(const RvmKernelCall *call, void *work, int64_t piece, int th
             int64_t o = tile * RVM_TILE_BLOCKS;
             int blocks = c->outputs - o >= RVM_TILE_BLOCKS ? RVM_TILE_BLOCKS : 1;
             l.weight = c->weight + (z * c->outputs + o) * weight_block;
+            /* The next tile's weights follow, also those of the next plane. */
+            int is_last = z + 1 == part.outer_end && tile + 1 == part.inner_end;
+            l.next = is_last ? NULL : l.weight + blocks * weight_block;
+            l.next_runs = 1;
             l.out = s->m + z * s->m_plane + o * l.out_block;
-            rvm_fetch(&l, l.weight + blocks * weight_block, blocks,
-                      (s->tiles + RVM_TILE_PIXELS - 1) / RVM_TILE_PIXELS);
             if (rvm_run_tiles(next_pixel[blocks - 1], &l, 0, s->tiles)) return RVM_FAILED;
         }
     }

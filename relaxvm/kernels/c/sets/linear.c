@@ -66,7 +66,7 @@ static void finish(const Linear *l, float *sums, int64_t sums_row, int64_t row, 
 }
 
 static int run_tile(Linear *l, TileCall run, int blocks, const float *x, int64_t x_row, int64_t row,
-                    int rows, int64_t block) {
+                    int rows, int64_t block, const float *ahead) {
     /* Where results overwrite the residual, the sums wait in other memory until it is read. */
     float apart[MOST_ROWS * FEW_ROWS_BLOCKS * RVM_BLOCK];
     int64_t from = block * RVM_BLOCK, to = from + blocks * RVM_BLOCK, step = blocks * RVM_BLOCK;
@@ -75,7 +75,7 @@ static int run_tile(Linear *l, TileCall run, int blocks, const float *x, int64_t
     float *sums = is_apart ? apart : l->out + row * l->columns + from;
     int64_t sums_row = is_apart ? step : l->columns;
     run(x, x_row, l->weight + block * l->terms * RVM_BLOCK, l->terms * RVM_BLOCK, l->terms,
-        l->bias ? l->bias + from : NULL, sums, sums_row);
+        l->bias ? l->bias + from : NULL, sums, sums_row, ahead);
     if (is_apart || l->function != RVM_NO_INT) finish(l, sums, sums_row, row, rows, from, to);
     return rvm_must_stop(l->call, rows * step * (l->terms + 64));
 }
@@ -104,7 +104,8 @@ static int run_some(const RvmKernelCall *call, void *work, int64_t piece, int th
         int64_t end = (i + 1) * FEW_ROWS_BLOCKS < blocks ? (i + 1) * FEW_ROWS_BLOCKS : blocks;
         for (int64_t b = i * FEW_ROWS_BLOCKS; b < end;) {
             int is_wide = end - b == FEW_ROWS_BLOCKS, some = is_wide ? FEW_ROWS_BLOCKS : 1;
-            if (run_tile(&l, in_place[is_wide][l.rows - 1], some, l.x, l.terms, 0, (int)l.rows, b))
+            if (run_tile(&l, in_place[is_wide][l.rows - 1], some, l.x, l.terms, 0, (int)l.rows, b,
+                         NULL))
                 return RVM_FAILED;
             b += some;
         }
@@ -160,6 +161,13 @@ static int pack_tiles(const RvmKernelCall *call, void *work, int64_t piece, int 
     return RVM_OK;
 }
 
+/* The piece that a thread has most likely after another one; its units are -1 if there is none. */
+static RvmPart part_after(const Division *d, int64_t piece) {
+    RvmPart none = {-1, -1, -1, -1};
+    piece += d->grid.threads;
+    return piece < d->grid.outer_parts * d->grid.inner_parts ? rvm_part(&d->grid, piece) : none;
+}
+
 static int multiply_tiles(const RvmKernelCall *call, void *work, int64_t piece, int thread) {
     const Division *d = (const Division *)work;
     RvmPart part = rvm_part(&d->grid, piece);
@@ -170,12 +178,19 @@ static int multiply_tiles(const RvmKernelCall *call, void *work, int64_t piece, 
     for (int64_t i = part.outer; i < part.outer_end; i++) {
         int64_t b = i * RVM_TILE_BLOCKS;
         int some = blocks - b >= RVM_TILE_BLOCKS ? RVM_TILE_BLOCKS : 1;
-        for (int64_t t = d->first + part.inner; t < d->first + part.inner_end; t++) {
-            int64_t from = row_of(d, t), rows = row_of(d, t + 1) - from;
-            /* While the first tile is multiplied by its weights, those that follow come from memory. */
-            int64_t ahead = t == d->first + part.inner ? some * l.terms * RVM_BLOCK : 0;
-            if (run_tile(&l, of_lines[some - 1][rows - 1], some, lines_at(d, from), ahead, from, (int)rows,
-                         b))
+        /* Meanwhile the weights that follow come from memory, or those of the piece that this thread will most
+         * likely have next: all tiles of rows but the last one fetch a share of them. */
+        int64_t next = i + 1 < part.outer_end ? i + 1 : part_after(d, piece).outer;
+        int64_t tiles = part.inner_end - part.inner;
+        int64_t share = next < 0 || tiles < 2 ? 0 : (LINE + tiles - 2) / (tiles - 1);
+        for (int64_t t = part.inner; t < part.inner_end; t++) {
+            int64_t from = row_of(d, d->first + t), rows = row_of(d, d->first + t + 1) - from;
+            int64_t done = (t - part.inner) * share * l.terms;
+            const float *ahead = NULL;
+            if (share && done < LINE * l.terms)
+                ahead = l.weight + next * RVM_TILE_BLOCKS * l.terms * RVM_BLOCK + done;
+            if (run_tile(&l, of_lines[some - 1][rows - 1], some, lines_at(d, from), ahead ? share : 0, from,
+                         (int)rows, b, ahead))
                 return RVM_FAILED;
         }
     }
@@ -205,7 +220,7 @@ static int run_short(const Linear *short_one) {
     for (int64_t row = 0; row < l.rows; row += FEW_ROWS) {
         int rows = l.rows - row < FEW_ROWS ? (int)(l.rows - row) : FEW_ROWS;
         for (int64_t b = 0; b < blocks; b++)
-            if (run_tile(&l, in_place[0][rows - 1], 1, l.x + row * l.terms, l.terms, row, rows, b))
+            if (run_tile(&l, in_place[0][rows - 1], 1, l.x + row * l.terms, l.terms, row, rows, b, NULL))
                 return RVM_FAILED;
     }
     return RVM_OK;
@@ -278,7 +293,15 @@ static int packed(const RvmKernelCall *call) {
 #define GRU_GATES 3
 #define STEP_ROWS 64 /* inputs that are multiplied at once */
 
+/* Blocks of a state of long short-term memory that are computed at once, where there is one example. */
+#define ONE_ROW_STATES (ONE_ROW_BLOCKS / LSTM_GATES)
 #define OF_GATES(rows) TILE(in_place, rows, 2, 0, 0) TILE(in_place, rows, 3, 0, 0)
+#if ONE_ROW_STATES == 2
+TILE(in_place, 1, 8, 0, 0)
+#define OF_STATES in_place_8_1
+#else
+#define OF_STATES in_place_4_1
+#endif
 OF_GATES(1)
 OF_GATES(2)
 OF_GATES(3)
@@ -435,20 +458,22 @@ static int lstm_step(const RvmKernelCall *call, void *work, int64_t piece, int t
     for (int64_t first = part.inner * FEW_ROWS; first < l->batch && first < part.inner_end * FEW_ROWS;
          first += FEW_ROWS) {
         int rows = l->batch - first < FEW_ROWS ? (int)(l->batch - first) : FEW_ROWS;
-        for (int64_t b = part.outer; b < part.outer_end; b++) {
+        for (int64_t b = part.outer, blocks; b < part.outer_end; b += blocks) {
             float sums[FEW_ROWS * LSTM_GATES * RVM_BLOCK];
-            of_gates[LSTM_GATES - 1][rows - 1](old + first * l->padded, l->padded,
-                                               recurrence + b * LSTM_GATES * block, block, l->size, NULL,
-                                               sums, LSTM_GATES * RVM_BLOCK);
+            blocks = rows == 1 && part.outer_end - b >= ONE_ROW_STATES ? ONE_ROW_STATES : 1;
+            TileCall run = blocks == 1 ? of_gates[LSTM_GATES - 1][rows - 1] : OF_STATES;
+            run(old + first * l->padded, l->padded, recurrence + b * LSTM_GATES * block, block, l->size, NULL,
+                sums, LSTM_GATES * RVM_BLOCK, NULL);
             for (int r = 0; r < rows; r++) {
                 const float *more = given + ((first + r) * l->blocks + b) * LSTM_GATES * RVM_BLOCK;
-                for (int i = 0; i < LSTM_GATES * RVM_BLOCK; i += RVM_LANES) {
+                for (int i = 0; i < LSTM_GATES * RVM_BLOCK * blocks; i += RVM_LANES) {
                     float *at = sums + r * LSTM_GATES * RVM_BLOCK + i;
                     rvm_store(at, rvm_load(at) + rvm_load(more + i));
                 }
             }
             int64_t at = first * l->padded + b * RVM_BLOCK;
-            rvm_lstm_update(rows, sums, cell + at, state + at, l->padded);
+            for (int i = 0; i < blocks; i++, at += RVM_BLOCK)
+                rvm_lstm_update(rows, sums + i * LSTM_GATES * RVM_BLOCK, cell + at, state + at, l->padded);
         }
         if (rvm_must_stop(call, rows * l->padded * LSTM_GATES * (l->size + 256))) return RVM_FAILED;
     }
@@ -478,7 +503,7 @@ static int gru_step(const RvmKernelCall *call, void *work, int64_t piece, int th
             float sums[FEW_ROWS * GRU_GATES * RVM_BLOCK];
             of_gates[GRU_GATES - 1][rows - 1](old + first * l->padded, l->padded,
                                               recurrence + b * GRU_GATES * block, block, l->size, NULL,
-                                              sums, GRU_GATES * RVM_BLOCK);
+                                              sums, GRU_GATES * RVM_BLOCK, NULL);
             for (int r = 0; r < rows; r++)
                 for (int lane = 0; lane < RVM_BLOCK; lane += RVM_LANES) {
                     const float *sum = sums + r * GRU_GATES * RVM_BLOCK + lane;
@@ -514,7 +539,7 @@ static int gru_step_reset_first(const RvmKernelCall *call, void *work, int64_t p
         float sums[FEW_ROWS * 2 * RVM_BLOCK];
         for (int64_t b = 0; b < l->blocks; b++) {
             of_gates[1][rows - 1](old + first * l->padded, l->padded, recurrence + b * GRU_GATES * block,
-                                  block, l->size, NULL, sums, 2 * RVM_BLOCK);
+                                  block, l->size, NULL, sums, 2 * RVM_BLOCK, NULL);
             for (int r = 0; r < rows; r++)
                 for (int lane = 0; lane < RVM_BLOCK; lane += RVM_LANES) {
                     const float *sum = sums + r * 2 * RVM_BLOCK + lane;
@@ -528,7 +553,7 @@ static int gru_step_reset_first(const RvmKernelCall *call, void *work, int64_t p
         for (int64_t b = 0; b < l->blocks; b++) {
             of_gates[0][rows - 1](kept + first * l->padded, l->padded,
                                   recurrence + (b * GRU_GATES + 2) * block, block, l->size,
-                                  bias + b * RVM_BLOCK, sums, RVM_BLOCK);
+                                  bias + b * RVM_BLOCK, sums, RVM_BLOCK, NULL);
             for (int r = 0; r < rows; r++)
                 for (int lane = 0; lane < RVM_BLOCK; lane += RVM_LANES) {
                     const float *more = given + ((first + r) * l->blocks + b) * GRU_GATES * RVM_BLOCK + lane;

@@ -8,9 +8,10 @@
 
 #include "../kernel_call.h"
 
-/* Nanoseconds of work below which a call stays on its thread: waking another one takes up to 30 us. */
-#define RVM_SMALLEST_SECTION 50000
-#define RVM_SMALLEST_PIECE 10000
+/* Nanoseconds of work below which a call stays on its thread: another one begins a microsecond or two later where
+ * it looks for work, and up to 40 us later where it sleeps. */
+#define RVM_SMALLEST_SECTION 25000
+#define RVM_SMALLEST_PIECE 6000
 /* Where a thread is held up, others take its pieces. */
 #define RVM_PIECES_PER_THREAD 4
 
