@@ -267,3 +267,13 @@ def test_one_operator_alone_runs_in_tiles(dims: list[Any]) -> None:
     x = drawn(3, 1, 64, 32, 32)
     got = relaxvm.VirtualMachine(executable).main(x)
     np.testing.assert_array_equal(got, np.maximum(x, b))
+
+
+def test_relu_of_an_unknown_size_is_a_chain() -> None:
+    program = model([node("Relu", "x", "y")], {}, ["n", "m"], FLOAT)
+    executable = relaxvm.compile(program, cache=False)
+    assert len(chains_in(executable)) == 1
+    vm = relaxvm.VirtualMachine(executable)
+    for size in (0, 1, 7, 40, 5000):
+        x = drawn(size, 1, size)
+        np.testing.assert_array_equal(vm.main(x), np.maximum(x, 0))

@@ -314,26 +314,6 @@ def test_short_layers_have_the_bits_of_long_ones(rows: int, columns: int) -> Non
         assert some.tobytes() == all_rows[:rows].tobytes()
 
 
-@I.ir_module
-class Unknown:
-    @R.function
-    def main(x: R.Tensor(("n", 8), "float32"), y: R.Tensor((5, 8), "float32")):
-        with R.dataflow():
-            a = R.nn.relu(x)
-            b = R.nn.relu(y)
-            c = (a, b)
-            R.output(c)
-        return c
-
-
-def test_relu_of_an_unknown_size() -> None:
-    packed, names = only(Unknown)
-    assert names == ["apply"]
-    x = np.array([[1, -1, 0.0, -0.0, np.nan, np.inf, -np.inf, 1e-40]], np.float32)
-    for got, want in zip(run(packed, x, X[:, :8])[0], run(Unknown, x, X[:, :8])[0], strict=True):
-        np.testing.assert_array_equal(got, want)
-
-
 def test_other_products_stay() -> None:
     """Weights of the run, other data types, small products, several matrices."""
     assert only(Others)[1] == []

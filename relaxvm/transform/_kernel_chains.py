@@ -148,7 +148,7 @@ def _chains(
             continue
         steps = member.chain[::-1]  # collected backwards
         ty: Any = member.binding.var.ty
-        is_single = len(steps) == 1 < min_length and in_tiles and _has(ty, _LARGE)
+        is_single = len(steps) == 1 < min_length and in_tiles and _gains_alone(steps[0])
         if not is_single and (len(steps) < min_length or not _may_have(ty, min_elements)):
             continue
         # Without a program in C, `nn.apply` would have memory of its own for each result.
@@ -162,6 +162,14 @@ def _chains(
 def _is_in_tiles(steps: list[_Member]) -> bool:
     fits = all(step.fits_tiles for step in steps)
     return fits and program_of(_chain_of(steps)) is not None
+
+
+def _gains_alone(step: _Member) -> bool:
+    """Whether one kernel is a chain.  Relu is no ufunc: on few elements, a chain is as fast."""
+    ty: Any = step.binding.var.ty
+    if step.name == "nn.relu" and not all(type(dim) is IntImm for dim in ty.dims):
+        return True
+    return _has(ty, _LARGE)
 
 
 def _has(ty: Any, elements: int) -> bool:

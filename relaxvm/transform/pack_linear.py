@@ -147,9 +147,9 @@ class _Packer(ExprMutator):
             linear = self._sum(var, value)
         elif name in _FUNCTIONS and (name == "relax.nn.relu" or not self._precise):
             linear = self._function(value, _FUNCTIONS[name])
-            if linear is None:
+            if linear is None and name != "relax.nn.relu":
                 x = value.args[0]
-                if _is_tensor(x.ty) and not _stays(name, x.ty):
+                if _is_tensor(x.ty) and not (name == "relax.tanh" and _is_short(x.ty)):
                     return kernel_call("nn.apply", (self.visit(x), _FUNCTIONS[name]), var.ty)
         if linear is None:
             return None
@@ -479,14 +479,11 @@ def _is_tensor(ty: Any) -> bool:
     return isinstance(ty, TensorType) and ty.dtype == "float32" and bool(ty.dims)
 
 
-def _stays(name: str, ty: TensorType) -> bool:
-    """Whether a function stays as it is: relu of a known size, which may become a chain, and a
-    hyperbolic tangent that numpy's loop computes while a kernel is called."""
+def _is_short(ty: TensorType) -> bool:
+    """Whether a tensor has so few elements that numpy's loop takes less time than the call of a
+    kernel."""
     dims = [dim.value for dim in ty.dims or () if isinstance(dim, IntImm)]
-    is_known = len(dims) == ty.ndim
-    if name == "relax.nn.relu":
-        return is_known
-    return name == "relax.tanh" and is_known and math.prod(dims) <= _MOST_SHORT
+    return len(dims) == ty.ndim and math.prod(dims) <= _MOST_SHORT
 
 
 def _has_dims_of(arg: Var, var: Var) -> bool:
@@ -540,7 +537,7 @@ def PackLinear(*, precise: bool = False, bfloat16: bool = False) -> Pass:
     whose weights are packed when this pass runs.
 
     A bias, a residual and a function of elements (relu, gelu, silu, sigmoid, tanh, erf) that follow
-    become part of the call.  Other calls of these functions become ``nn.apply``, layers
+    become part of the call.  Other calls of these functions, but relu, become ``nn.apply``, layers
     of long short-term memory and gated recurrent units ``nn.lstm_blocks`` and ``nn.gru_blocks``,
     softmax and layer normalization along the last axis ``nn.softmax_rows`` and
     ``nn.layer_norm_rows``, and attention ``nn.attention_tiles``.
