@@ -167,6 +167,9 @@ CALLS: dict[str, list[Any]] = {
         lambda: [integers(10000, "f4").reshape(1, 1, 100, 100), np.full((1, 1, 2), 0.5, "f4"),
                  (3, 3), (50, 50), integers(2500, "f4").reshape(1, 1, 50, 50),
                  integers(2500).reshape(1, 1, 50, 50)]],
+    f"{PREFIX}vision.ps_roi_pool": [
+        lambda: [integers(40000, "f4").reshape(1, 4, 100, 100), integers(50, "f4").reshape(10, 5),
+                 (2, 2), 1.0, integers(40, "f4").reshape(10, 1, 2, 2)]],
     f"{PREFIX}linalg.lu": [lambda: [matrix(), matrix(), integers(N, "i4")]],
     f"{PREFIX}linalg.solve": [lambda: [matrix(), matrix(), matrix()]],
     f"{PREFIX}linalg.solve_triangular": [lambda: [matrix(), matrix(), 1, 0, matrix()]],
