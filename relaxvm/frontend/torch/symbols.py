@@ -368,6 +368,9 @@ _FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "max": _extreme(prim.maximum, max),
     "min": _extreme(prim.minimum, min),
     "floor": _floor,
+    "sym_max": _extreme(prim.maximum, max),
+    "sym_min": _extreme(prim.minimum, min),
+    "trunc": lambda a: _to_int(a) if not isinstance(a, Expr) or _is_float(a) else a,
     "sym_float": _to_float,
 }
 """Functions of SymPy and of torch by name."""

@@ -268,6 +268,19 @@ def window(
     return c.expr(found.astype(as_dtype(dtype or DEFAULT_FLOAT)))
 
 
+@aten("kaiser_window", "kaiser_window.periodic", "kaiser_window.beta")
+def kaiser_window(
+    c: Emitter, window_length: int, periodic: bool = True, beta: float = 12.0,
+    dtype: str | None = None, layout: Any = None, device: Any = None, pin_memory: Any = None,
+) -> Tensor:  # fmt: skip
+    """Kaiser's window."""
+    count = length(window_length)
+    if not isinstance(count, int):
+        raise Problem("kaiser_window: expected a length that is known before the program runs")
+    found = np.ones(1) if count == 1 else np.kaiser(count + periodic, beta)[:count]
+    return c.expr(found.astype(as_dtype(dtype or DEFAULT_FLOAT)))
+
+
 @aten("vander")
 def vander(c: Emitter, x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     """Powers of the elements of a vector, as rows."""

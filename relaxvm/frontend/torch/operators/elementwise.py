@@ -284,7 +284,7 @@ def div(c: Emitter, self: Tensor, other: Any, rounding_mode: str | None = None) 
 
 
 @aten("floor_divide", "floor_divide.Scalar")
-def floor_divide(c: Emitter, self: Tensor, other: Any) -> Tensor:
+def floor_divide(c: Emitter, self: Any, other: Any) -> Tensor:
     """R.floor_divide."""
     a, b = promoted(c, self, other)
     return c.op("floor_divide", a, b)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ....ir import TensorType, prim
 from ...common.deformed import deformed_conv
-from ...common.emitter import Emitter, Problem
+from ...common.emitter import Emitter
 from ..forms import (
     Tensor,
     cast,
@@ -40,7 +40,8 @@ def _scaled(dim: Any, scale: float) -> Any:
         return int(dim * scale)
     exact = Fraction(scale)
     if exact.denominator > 1 << 16:
-        raise Problem("scale_factors: expected a fraction with a small denominator")
+        # The product is rounded as torch rounds it: 100 * 0.29 is less than 29.
+        return length(prim.cast(prim.cast(dim, "float64") * float(scale), "int64"))
     return length(prim.floordiv(dim * exact.numerator, exact.denominator))
 
 
@@ -171,8 +172,13 @@ def _upsample_nearest(
             if scales and all(each is not None and float(each).is_integer() for each in scales):
                 found = _repeated(c, found, axis, int(scale))
                 continue
+            if count == 2 and scales and not is_exact:
+                found = _nearest(c, found, axis, new, scale)
+                continue
             return _resized(c, x, size, "nearest_neighbor", coordinates, rounding,
                             scales or [None] * count)  # fmt: skip
+        if count == 2 and not is_exact and new in (old, 2 * old):
+            scale = new // old if old else 1  # torch takes no notice of the factor
         step = np.float32(1 / scale) if scale else np.float32(old) / np.float32(new)
         places = np.arange(new, dtype=np.float32)
         index = np.floor((places + np.float32(0.5)) * step if is_exact else places * step)
@@ -180,6 +186,17 @@ def _upsample_nearest(
         if not np.array_equal(index, np.arange(old)):
             found = c.op("take", found, c.expr(index), axis)
     return found
+
+
+def _nearest(c: Emitter, x: Tensor, axis: int, new: Any, scale: float) -> Tensor:
+    """R.take along an axis whose length only the run knows."""
+    old = prim.as_scalar(dims_of(x)[axis])
+    factor = prim.as_scalar(float(np.float32(1 / scale)))
+    step = prim.select(prim.equal(new, old), prim.as_scalar(1.0),
+                       prim.select(prim.equal(new, old * 2), prim.as_scalar(0.5), factor))
+    places = c.op("multiply", c.op("arange", 0, new, 1, "float32"), number(c, step, "float32"))
+    index = c.op("astype", c.op("floor", places), "int64")
+    return c.op("take", x, c.op("minimum", index, number(c, length(old - 1), "int64")), axis)
 
 
 def _repeated(c: Emitter, x: Tensor, axis: int, times: int) -> Tensor:

@@ -390,7 +390,16 @@ def singular_values(c: Emitter, x: Tensor) -> Tensor:
     return found
 
 
-@aten("linalg_svd", "_linalg_svd")
+@aten("_linalg_svd")
+def linalg_svd_core(
+    c: Emitter, A: Tensor, full_matrices: bool = False, compute_uv: bool = True,
+    driver: str | None = None,
+) -> Any:  # fmt: skip
+    """The same, with the factors that the singular values need."""
+    return linalg_svd(c, A, full_matrices, compute_uv, driver)
+
+
+@aten("linalg_svd")
 def linalg_svd(
     c: Emitter, A: Tensor, full_matrices: bool = True, compute_uv: bool = True,
     driver: str | None = None,

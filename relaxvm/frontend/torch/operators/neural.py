@@ -353,9 +353,30 @@ def native_group_norm(
     return _grouped(c, input, group, weight, bias, eps)
 
 
-@aten("instance_norm")
+def _of_instances(
+    c: Emitter, x: Tensor, mean: Tensor, variance: Tensor, momentum: float
+) -> tuple[Tensor, Tensor]:
+    """The new running statistics: towards the averages of those of the instances."""
+    dtype = dtype_of(mean)
+    y = cast(c, x, dtype)
+    axes = list(range(2, rank_of(x)))
+    middle = c.op("mean", y, axes, True)
+    apart = c.op("subtract", y, middle)
+    squares = c.op("sum", c.op("multiply", apart, apart), axes, False)
+    count = number(c, numel([dims_of(x)[i] for i in axes]), dtype)
+    unbiased = c.op("divide", squares, c.op("subtract", count, number(c, 1, dtype)))
+    rate, rest = number(c, momentum, dtype), number(c, 1 - momentum, dtype)
+    new_mean, new_variance = (
+        c.op("add", c.op("multiply", old, rest),
+             c.op("multiply", c.op("mean", new, [0], False), rate))
+        for old, new in ((mean, c.op("mean", y, axes, False)), (variance, unbiased))
+    )  # fmt: skip
+    return new_mean, new_variance
+
+
+@aten("instance_norm", writes=("use_input_stats", "running_mean", "running_var"))
 def instance_norm(
-    c: Emitter, input: Tensor, weight: Tensor | None, bias: Tensor | None,  # noqa: A002
+    c: Graph, input: Tensor, weight: Tensor | None, bias: Tensor | None,  # noqa: A002
     running_mean: Tensor | None, running_var: Tensor | None, use_input_stats: bool,
     momentum: float, eps: float, cudnn_enabled: bool = False,
 ) -> Tensor:  # fmt: skip
@@ -364,6 +385,10 @@ def instance_norm(
         return _batch_normalized(c, input, weight, bias, running_mean, running_var, False, momentum,
                                  eps)[0]  # fmt: skip
     axes = list(range(2, rank_of(input)))
+    if running_mean is not None and running_var is not None:
+        means, variances = _of_instances(c, input, running_mean, running_var, momentum)
+        c.rewrite("running_mean", means)
+        c.rewrite("running_var", variances)
     normal = _layer_normalized(c, input, axes, None, None, eps)[0]
     along = [1, dims_of(input)[1], *[1] * len(axes)]
     if weight is not None:

@@ -228,7 +228,13 @@ def chain(c: Emitter, matrices: Any = None, tensors: Any = None) -> Tensor:
     return found
 
 
-@aten("cross", "linalg_cross")
+@aten("linalg_cross")
+def linalg_cross(c: Emitter, self: Tensor, other: Tensor, dim: int = -1) -> Tensor:
+    """The same, along the last axis where none is named."""
+    return cross(c, self, other, dim)
+
+
+@aten("cross")
 def cross(c: Emitter, self: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
     """The products of vectors of three elements along an axis that are normal to both."""
     a, b = promoted(c, self, other)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ....dtypes import as_dtype
 from ....ir import ShapeType, Var, prim
 from ....op.registry import CONSTRUCTORS
 from ...common.emitter import Emitter, Problem
@@ -73,6 +74,22 @@ def view_back(
 def view(c: Emitter, self: Tensor, size: Any, stride: Any = None) -> Tensor:
     """R.reshape."""
     return reshaped(c, self, size)
+
+
+def bits_back(c: Emitter, self: Tensor, new: Tensor, dtype: str) -> Tensor:
+    return bits(c, new, dtype_of(self))
+
+
+@aten("view.dtype", "view_copy.dtype", back=bits_back)
+def bits(c: Emitter, self: Tensor, dtype: str) -> Tensor:
+    """R.memory.view: the bytes of the elements as elements of another data type."""
+    if dtype == "bool" != dtype_of(self):
+        return cast(c, bits(c, self, "uint8"), dtype)
+    old, new = as_dtype(dtype_of(self)).itemsize, as_dtype(dtype).itemsize
+    if old == new:
+        return c.op("memory.view", self, None, dtype)
+    *rest, last = dims_of(self)
+    return c.op("memory.view", self, [*rest, length(last * old // new)], dtype)
 
 
 @aten("reshape", back=lambda c, self, new, shape: _as_before(c, self, new))
@@ -680,10 +697,16 @@ def _diagonal_places(c: Emitter, x: Tensor, offset: int, dim1: int, dim2: int) -
         count = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
         start = -offset * columns if offset < 0 else offset
         return flat, c.expr(start + np.arange(count) * (columns + 1)), order
+    count = rows
     if offset or not same_dim(rows, columns):
-        raise Problem("diagonal: expected axes of known lengths")
-    places = c.op("arange", 0, rows, 1, "int64")
-    return flat, c.op("multiply", places, number(c, columns + 1, "int64")), order
+        left = rows + min(offset, 0), columns - max(offset, 0)
+        count = length(prim.maximum(prim.minimum(*left), 0))
+    places = c.op("arange", 0, count, 1, "int64")
+    places = c.op("multiply", places, number(c, columns + 1, "int64"))
+    if offset:
+        start = -offset * columns if offset < 0 else offset
+        places = c.op("add", places, number(c, start, "int64"))
+    return flat, places, order
 
 
 @aten("linalg_diagonal")

@@ -25,6 +25,7 @@ from ..forms import (
     tensor_type,
 )
 from ..registry import aten
+from .shapes import expand
 
 __all__: list[str] = []
 
@@ -639,7 +640,29 @@ def igamma(name: str, c: Emitter, self: Tensor, other: Tensor) -> Tensor:
 def by_kernel(name: str, c: Emitter, self: Tensor, other: Tensor) -> Tensor:
     """The next number towards another one; the greatest common divisor; the least common
     multiple."""
-    return _by_kernel(c, name, *promoted(c, self, other))
+    a, b = promoted(c, self, other)
+    if name == "nextafter" and dtype_of(a) == "bfloat16":
+        return _next_bfloat16(c, a, b)
+    return _by_kernel(c, name, a, b)
+
+
+def _next_bfloat16(c: Emitter, a: Tensor, b: Tensor) -> Tensor:
+    """The next number by its bits, which numpy has no function for: one more away from zero, one
+    less towards it."""
+    size = broadcast_dims(dims_of(a), dims_of(b))
+    a, b = expand(c, a, size), expand(c, b, size)
+    one = number(c, 1, "int16")
+    nothing = number(c, 0, "bfloat16")
+    patterns = c.op("memory.view", a, None, "int16")
+    is_away = c.op("equal", c.op("greater", b, a), c.op("greater", a, nothing))
+    step = c.op("where", is_away, one, c.op("negative", one))
+    is_positive = c.op("greater", b, nothing)
+    least = c.op("where", is_positive, one, number(c, -0x7FFF, "int16"))
+    moved = c.op("where", c.op("equal", a, nothing), least, c.op("add", patterns, step))
+    moved = c.op("where", c.op("equal", a, b), c.op("memory.view", b, None, "int16"), moved)
+    found = c.op("memory.view", moved, None, "bfloat16")
+    is_nan = c.op("logical_or", c.op("not_equal", a, a), c.op("not_equal", b, b))
+    return c.op("where", is_nan, number(c, math.nan, "bfloat16"), found)
 
 
 def _polynomial_operator(name: str) -> Callable[..., Tensor]:
