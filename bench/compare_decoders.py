@@ -94,7 +94,7 @@ def child(
     python: str, what: str, folder: str, name: str, options: argparse.Namespace
 ) -> str:
     """Run this script in a process of its own, with one thread."""
-    threads = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    threads = "RELAXVM_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"
     done = subprocess.run(
         [python, __file__, f"--tokens={options.tokens}", f"--width={options.width}",
          f"--precision={options.precision}", "--child", what, folder, name],
