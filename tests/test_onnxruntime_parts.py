@@ -508,3 +508,19 @@ def test_maps_are_results_on_the_command_line(
     with np.load(out) as found:
         assert found["z.0.keys"].tolist() == [3, 9]
         assert found["z.0.values"].tolist() == [0.25, 0.75]
+
+
+def test_a_value_is_an_array_for_numpy() -> None:
+    value = ours.OrtValue.ortvalue_from_numpy(np.ones((2, 4), np.float32))
+    array = np.asarray(value)
+    assert (array.shape, array.dtype) == ((2, 4), np.float32)
+    assert np.shares_memory(array, value.numpy())
+    assert np.asarray(value, np.float64).dtype == np.float64
+    assert not np.shares_memory(np.array(value), value.numpy())
+
+
+def test_enumerations_print_as_names() -> None:
+    level = ours.GraphOptimizationLevel.ORT_ENABLE_ALL
+    assert str(level) == f"{level}" == "GraphOptimizationLevel.ORT_ENABLE_ALL"
+    assert repr(level) == "<GraphOptimizationLevel.ORT_ENABLE_ALL: 99>"
+    assert level == int(level) == 99

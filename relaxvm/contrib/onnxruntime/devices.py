@@ -10,6 +10,7 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import Any, Final
 
+from .choices import Choice
 from .environment import CPU, VERSION
 from .memory import OrtAllocatorType, OrtDeviceMemoryType, OrtMemoryInfo, OrtMemType
 
@@ -36,7 +37,7 @@ class OrtDeviceVendorId(IntEnum):
     INTEL = 0x8086
 
 
-class OrtHardwareDeviceType(IntEnum):
+class OrtHardwareDeviceType(Choice):
     """Kinds of devices."""
 
     CPU = 0
@@ -44,7 +45,7 @@ class OrtHardwareDeviceType(IntEnum):
     NPU = 2
 
 
-class OrtExecutionProviderDevicePolicy(IntEnum):
+class OrtExecutionProviderDevicePolicy(Choice):
     """Which device a session prefers.  It is accepted, and has no effect: there is one."""
 
     DEFAULT = 0

@@ -7,11 +7,11 @@ onnxruntime 1.32.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import IntEnum
 from typing import Any, Final
 
 import numpy as np
 
+from .choices import Choice
 from .values import OrtValue, check_device
 
 __all__ = [
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 
-class OrtAllocatorType(IntEnum):
+class OrtAllocatorType(Choice):
     """Kinds of allocators."""
 
     INVALID = -1
@@ -36,7 +36,7 @@ class OrtAllocatorType(IntEnum):
     ORT_ARENA_ALLOCATOR = 1
 
 
-class OrtMemType(IntEnum):
+class OrtMemType(Choice):
     """Kinds of memory."""
 
     DEFAULT = 0
@@ -45,14 +45,14 @@ class OrtMemType(IntEnum):
     CPU = -1
 
 
-class OrtDeviceMemoryType(IntEnum):
+class OrtDeviceMemoryType(Choice):
     """Kinds of memory of a device."""
 
     DEFAULT = 0
     HOST_ACCESSIBLE = 5
 
 
-class OrtMemoryInfoDeviceType(IntEnum):
+class OrtMemoryInfoDeviceType(Choice):
     """Kinds of devices that have memory."""
 
     CPU = 0
@@ -61,7 +61,7 @@ class OrtMemoryInfoDeviceType(IntEnum):
     NPU = 3
 
 
-class OrtSparseFormat(IntEnum):
+class OrtSparseFormat(Choice):
     """Formats of sparse tensors."""
 
     ORT_SPARSE_UNDEFINED = 0

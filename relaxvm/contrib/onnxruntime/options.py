@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
+from .choices import Choice
 from .errors import NotImplemented as NotSupported
 from .errors import status
 from .values import OrtValue
@@ -28,7 +28,7 @@ __all__ = [
 _HOME: Final = "onnxruntime.capi.onnxruntime_pybind11_state"
 
 
-class GraphOptimizationLevel(IntEnum):
+class GraphOptimizationLevel(Choice):
     """How much a model is optimized.  It is accepted, and has no effect: relaxvm optimizes."""
 
     ORT_DISABLE_ALL = 0
@@ -38,14 +38,14 @@ class GraphOptimizationLevel(IntEnum):
     ORT_ENABLE_ALL = 99
 
 
-class ExecutionMode(IntEnum):
+class ExecutionMode(Choice):
     """Whether operators run side by side.  It is accepted, and has no effect."""
 
     ORT_SEQUENTIAL = 0
     ORT_PARALLEL = 1
 
 
-class ExecutionOrder(IntEnum):
+class ExecutionOrder(Choice):
     """In what order operators run.  It is accepted, and has no effect."""
 
     DEFAULT = 0

@@ -144,6 +144,12 @@ class OrtValue:
         """Return a value over the memory of a tensor of another package, on the CPU."""
         return cls(np.from_dlpack(data))
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        # numpy 1 has no such argument of asarray: it copies only where the data type changes.
+        if copy is None:
+            return np.asarray(self._array, dtype)
+        return np.array(self._array, dtype, copy=copy)
+
     def __dlpack__(self, *, stream: Any = None) -> Any:
         return self._array.__dlpack__(stream=stream)
 
