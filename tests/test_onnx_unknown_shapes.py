@@ -242,3 +242,20 @@ def test_no_elements_where_only_the_run_knows(operator: str, known: str) -> None
     number = np.inf if operator == "ReduceMin" else -np.inf
     np.testing.assert_array_equal(vm.main(**feeds), np.full((2, 1), number, np.float32))
     assert vm.main(empty.T, ints(1)).shape == (0, 1)
+
+
+@pytest.mark.parametrize("ndim", [4, -1])
+def test_old_resizing_by_scales_of_the_run(ndim: int) -> None:
+    """Indices are rounded up along axes that become shorter, as onnxruntime does."""
+    x = np.arange(63, dtype=np.float32).reshape(1, 1, 7, 9)
+    shape = ["a", "b", "c", "d"] if ndim > 0 else None
+    values = [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape),
+              helper.make_tensor_value_info("scales", TensorProto.FLOAT, [4])]  # fmt: skip
+    graph = helper.make_graph(
+        [helper.make_node("Resize", ["x", "scales"], ["y"])], "g", values,
+        [helper.make_empty_tensor_value_info("y")],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 10)])
+    vm = relaxvm.VirtualMachine(relaxvm.compile(model))
+    found = vm["main"](x, np.array([1, 1, 2, 0.6], np.float32))
+    np.testing.assert_array_equal(found, x[:, :, np.arange(14) // 2][..., [0, 2, 4, 5, 7]])

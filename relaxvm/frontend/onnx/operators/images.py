@@ -252,17 +252,27 @@ def _upsampled(g: Graph, x: Value, scales: list[float], mode: str) -> Expr:
     return g.expr(found)
 
 
+def _upsampled_at_run_time(g: Graph, x: Value, scales: Value, mode: str, rounding: str) -> Expr:
+    """The same with scales of the run, and one rounding for all axes."""
+    settings = _Settings(mode, "asymmetric", rounding, -0.75, 0, 0.0, 0)
+    places: Any = scales.places
+    if places is None and x.ndim < 0:
+        return _in_any_rank(g, x, scales, None, None, None, settings, "stretch")
+    if places is None:
+        places = list(range(x.ndim))
+    return _at_run_time(g, x, places, scales, None, None, settings)
+
+
 @onnx("Resize", "Upsample", since=9)
 def resize_by_scales(g: Graph, x: Value, scales: Value, *, mode: str = "nearest") -> Expr:
     """R.image.resize."""
     if scales.constant() is None:
-        settings = _Settings(mode, "asymmetric", "floor", -0.75, 0, 0.0, 0)
-        places: Any = scales.places
-        if places is None and x.ndim < 0:
-            return _in_any_rank(g, x, scales, None, None, None, settings, "stretch")
-        if places is None:
-            places = list(range(x.ndim))
-        return _at_run_time(g, x, places, scales, None, None, settings)
+        if mode != "nearest":
+            return _upsampled_at_run_time(g, x, scales, mode, "floor")
+        one = Value(known=np.ones((), np.float32))
+        shrunk = _upsampled_at_run_time(g, x, Value(g.op("minimum", scales, one)), mode, "ceil")
+        grown = Value(g.op("maximum", scales, one))
+        return _upsampled_at_run_time(g, Value(shrunk), grown, mode, "floor")
     return _upsampled(g, x, _floats(scales, "scales") or [], mode)
 
 
