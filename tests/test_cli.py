@@ -414,6 +414,7 @@ class TestRun:
         data = (files / "two.vmexec").read_bytes()
         got = run("run", "-", "--function", "second", "--arg", "x=7", stdin=data)
         assert got.out == "out0  int 7\n"
+        assert run("check", "-", stdin=data).out == "-: ok, runs here\n"
 
     def test_which_function(self, run: Cli) -> None:
         got = run("run", "two.vmexec", "--arg", "x=7", code=2)

@@ -84,8 +84,8 @@ def add_file_argument(
     parser: argparse.ArgumentParser, *, many: bool = False, optional: bool = False
 ) -> None:
     """Add the argument FILE and the options for the limits under which it is read."""
-    what = ("executable, binary or a complete listing; or a model (.onnx or .pt2), a Relay "
-            "text, or a module in JSON; - for stdin")  # fmt: skip
+    what = ("executable, binary or a complete listing, of which - is the one at stdin; or a model "
+            "(.onnx or .pt2), a Relay text, or a module in JSON")  # fmt: skip
     if many:
         parser.add_argument("files", metavar="FILE", nargs="+", help=what)
     else:
@@ -157,11 +157,13 @@ def open_executable(
 
 
 def program_kind(name: str) -> FileKind | None:
-    """The kind of a file.
+    """The kind of a file; None for standard input, which has executables alone.
 
     Raises:
         OSError: it cannot be read.
     """
+    if name == STDIO:
+        return None
     with open(name, "rb") as file:
         return kind_of(file.read(HEAD_BYTES), name)
 
