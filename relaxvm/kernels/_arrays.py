@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,12 +12,33 @@ from ..pieces.cut import copied, copy_pieces
 from .checks import FLOAT32, FLOAT64, Dims
 
 __all__ = [
+    "LINE",
+    "aligned_copy",
+    "aligned_zeros",
     "assign",
     "at_end",
     "copy_if_overlapping",
     "copy_if_overlapping_differently",
     "share_float_type",
 ]
+
+LINE: Final = 64
+"""Bytes of a line of the cache."""
+
+
+def aligned_zeros(shape: Dims, dtype: Any) -> NDArray[Any]:
+    """A contiguous array of zeros that begins at a line of the cache: a vector of 64 bytes that is
+    part of two lines takes two loads."""
+    dtype = np.dtype(dtype)
+    memory = np.zeros(math.prod(shape) * dtype.itemsize + LINE, np.uint8)
+    return np.ndarray(shape, dtype, memory, -memory.ctypes.data % LINE)
+
+
+def aligned_copy(array: NDArray[Any]) -> NDArray[Any]:
+    """A contiguous copy that begins at a line of the cache."""
+    copy = aligned_zeros(array.shape, array.dtype)
+    copy[...] = array
+    return copy
 
 
 def share_float_type(out: Any, *tensors: Any) -> bool:

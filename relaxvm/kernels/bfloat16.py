@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..messages import describe
+from ._arrays import aligned_copy
 from ._functions import Function
 from ._kernel import kernel
 from .blocks import BLOCK, conv2d_blocks
@@ -53,7 +54,7 @@ def pack_matrix(weight: NDArray[Any]) -> NDArray[np.uint16]:
     padded = np.zeros((-(-inputs // LINE) * LINE, -(-outputs // BLOCK) * BLOCK), np.uint16)
     padded[:inputs, :outputs] = bits_of(weight)
     split = padded.reshape(-1, _PAIRS, 2, padded.shape[1] // BLOCK, BLOCK)
-    return np.ascontiguousarray(split.transpose(3, 0, 1, 4, 2))
+    return aligned_copy(split.transpose(3, 0, 1, 4, 2))
 
 
 def pack_halves(weight: NDArray[Any]) -> NDArray[np.float16]:
@@ -63,7 +64,7 @@ def pack_halves(weight: NDArray[Any]) -> NDArray[np.float16]:
     padded = np.zeros((-(-inputs // LINE) * LINE, -(-outputs // BLOCK) * BLOCK), np.float16)
     padded[:inputs, :outputs] = weight
     split = padded.reshape(-1, _PAIRS, 2, padded.shape[1] // BLOCK, BLOCK)
-    return np.ascontiguousarray(split.transpose(3, 0, 1, 2, 4))
+    return aligned_copy(split.transpose(3, 0, 1, 2, 4))
 
 
 def pack_convolution(weight: NDArray[Any]) -> NDArray[np.uint16]:
@@ -74,7 +75,7 @@ def pack_convolution(weight: NDArray[Any]) -> NDArray[np.uint16]:
     padded = np.zeros(shape, np.uint16)
     padded[:outputs, :inputs] = bits_of(weight)
     split = padded.reshape(-1, BLOCK, shape[1] // LINE, _PAIRS, 2, tall, wide)
-    return np.ascontiguousarray(split.transpose(0, 2, 5, 6, 3, 1, 4))
+    return aligned_copy(split.transpose(0, 2, 5, 6, 3, 1, 4))
 
 
 def narrowed_blocks(packed: NDArray[Any]) -> NDArray[np.uint16]:

@@ -21,7 +21,12 @@ from numpy.typing import NDArray
 from ..messages import describe
 from ..pieces import reduce as cut
 from ..pieces.cut import check_time, copy_pieces
-from ._arrays import copy_if_overlapping, copy_if_overlapping_differently
+from ._arrays import (
+    aligned_copy,
+    aligned_zeros,
+    copy_if_overlapping,
+    copy_if_overlapping_differently,
+)
 from ._blocks import piecewise
 from ._functions import Function, apply_function
 from ._kernel import kernel
@@ -226,7 +231,7 @@ def pack_direct(weight: NDArray[Any]) -> NDArray[np.float32]:
     padded = _whole_blocks(weight, 0, 1)
     outputs, inputs, tall, wide = padded.shape
     split = padded.reshape(outputs // BLOCK, BLOCK, inputs // BLOCK, BLOCK, tall, wide)
-    return np.ascontiguousarray(split.transpose(0, 2, 4, 5, 3, 1))
+    return aligned_copy(split.transpose(0, 2, 4, 5, 3, 1))
 
 
 def pack_planes(weight: NDArray[Any]) -> NDArray[np.float32]:
@@ -277,7 +282,7 @@ def pack_winograd(weight: NDArray[Any]) -> NDArray[np.float32]:
     inputs, 16 outputs]: four times the memory."""
     padded = _whole_blocks(weight, 0, 1)
     outputs, inputs = padded.shape[:2]
-    packed = np.empty(
+    packed = aligned_zeros(
         (_POINTS**2, outputs // BLOCK, inputs // BLOCK, BLOCK, BLOCK), np.float32
     )
     for block in range(outputs // BLOCK):

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..messages import describe
-from ._arrays import copy_if_overlapping
+from ._arrays import aligned_zeros, copy_if_overlapping
 from ._functions import FUNCTIONS, Function, apply_function
 from ._kernel import ChainStep, kernel
 from ._multiply import multiply
@@ -35,7 +35,7 @@ GRU_GATES: Final = 3
 def pack_linear(weight: NDArray[Any]) -> NDArray[np.float32]:
     """weight[inputs, outputs] as [blocks of outputs, inputs, 16], with zeros in the last block."""
     inputs, outputs = weight.shape
-    packed = np.zeros((-(-outputs // BLOCK), inputs, BLOCK), np.float32)
+    packed = aligned_zeros((-(-outputs // BLOCK), inputs, BLOCK), np.float32)
     whole = outputs // BLOCK * BLOCK
     split = weight[:, :whole].reshape(inputs, -1, BLOCK)
     packed[: whole // BLOCK] = split.transpose(1, 0, 2)

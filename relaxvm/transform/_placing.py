@@ -14,9 +14,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ..kernels._arrays import LINE
+
 __all__ = ["placed"]
 
-_LINE: Final = 64
 _ROOM: Final = 16 << 20
 _SMALLEST: Final = 64 << 10
 """Bytes from which on weights share a block."""
@@ -37,7 +38,7 @@ class _Rooms:
                 room = _empty(_ROOM)
                 self._room, self._used = weakref.ref(room), 0
             copy = _copied_to(room, self._used, array)
-            self._used += -(-array.nbytes // _LINE) * _LINE
+            self._used += -(-array.nbytes // LINE) * LINE
         return copy
 
 
@@ -49,19 +50,25 @@ def placed(array: NDArray[Any]) -> NDArray[Any]:
     array itself, or a copy."""
     if _SMALLEST <= array.nbytes <= _ROOM // 4:
         return _rooms.copied(array)
-    if array.ctypes.data % _LINE == 0 and array.flags.c_contiguous and array.base is None:
-        array.flags.writeable = False
+    memory = array if array.base is None else array.base
+    if (
+        array.ctypes.data % LINE == 0
+        and array.flags.c_contiguous
+        and isinstance(memory, np.ndarray)
+        and memory.nbytes <= array.nbytes + LINE  # of an `aligned_zeros`, not a part of more
+    ):
+        memory.flags.writeable = array.flags.writeable = False
         return array
     return _copied_to(_empty(array.nbytes), 0, array)
 
 
 def _empty(nbytes: int) -> NDArray[np.uint8]:
     """Memory for so many bytes from an aligned address in it on."""
-    return np.empty(nbytes + _LINE, np.uint8)
+    return np.empty(nbytes + LINE, np.uint8)
 
 
 def _copied_to(room: NDArray[np.uint8], offset: int, array: NDArray[Any]) -> NDArray[Any]:
-    start = -room.ctypes.data % _LINE + offset
+    start = -room.ctypes.data % LINE + offset
     room.flags.writeable = True
     np.ndarray(array.shape, array.dtype, room, start)[...] = array
     room.flags.writeable = False  # so that an executable keeps what is in it without a copy
