@@ -24,7 +24,7 @@ from relaxvm.registry import GLOBAL, PackedFunc, Signature
 FAMILIES = (
     *("shape", "shape_tensors", "checks", "allocation", "data", "adt", "call", "run", "lm"),
     "kv_state", "paged_attention", "kv_checkpoint", "rnn_state", "tensor_cache",
-    "numbers", "random_numbers", "state", "trees", "sequences", "strings", "maps",
+    "numbers", "operands", "random_numbers", "state", "trees", "sequences", "strings", "maps",
     "classes", "relay",
 )
 """Modules of relaxvm.builtins, in the order of the page."""

@@ -71,6 +71,19 @@ CASES: dict[str, str] = {
 (0, 1, (1 << 63) - 1, "n") | ValueError: n: expected at least 1, got 0
 (f32(1), 0, 2, "k") | TypeError: k
 """,
+    "relaxvm.builtin.indices_within": """
+(i64(0, 2), 0, 3, "index") | i64(0, 2)
+(i64(0, -1), 0, 3, "index") | IndexError: index: expected numbers from 0 to 2, got -1
+(i64(3), 0, 3, "index") | IndexError: index: expected numbers from 0 to 2, got 3
+(i64(-1, 7), 0, (1 << 63) - 1, "x") | IndexError: x: expected at least 0, got -1
+(f32(1), 0, 2, "index") | TypeError: index: expected an integer tensor
+(i64(1), 0, 2, 3) | TypeError: indices_within: name
+""",
+    "relaxvm.builtin.nonzero_divisor": """
+(i64(1, -2), "div") | i64(1, -2)
+(i64(1, 0), "div") | ZeroDivisionError: div: division of integers by zero
+(f32(1), "div") | TypeError: div: expected an integer tensor
+""",
     # State
     "relaxvm.builtin.state_read": """
 (vm, "count", f32(1)) | f32(1)

@@ -600,6 +600,7 @@ attention_kv_cache_finish_import kv_cache_disagg_mark_send kv_cache_disagg_prepa
 =relaxvm.builtin.sequence_length =relaxvm.builtin.optional_has_element
 =relaxvm.builtin.number_from =relaxvm.builtin.int_within =relaxvm.builtin.random_generator
 =relaxvm.builtin.fatal =relaxvm.builtin.int_from =relaxvm.builtin.scalar_equal
+=relaxvm.builtin.indices_within =relaxvm.builtin.nonzero_divisor
 =relaxvm.builtin.within =relaxvm.builtin.assign =relaxvm.builtin.tensor_property""",
     "as large as its arguments, which the census of objects counts": """
 make_tuple make_closure make_shape shape_of load_shape =relaxvm.builtin.make_adt

@@ -266,6 +266,8 @@ CALLS: dict[str, list[Any]] = {
     "relaxvm.builtin.map_vectorize": [lambda: [{1: 2}, integers(1000), "float32"]],
     "relaxvm.builtin.pairwise_probabilities": [lambda: [np.full((500, 3, 3), 0.5)]],
     "relaxvm.builtin.number_from": [lambda: [integers(1)]],
+    "relaxvm.builtin.indices_within": [lambda: [integers(1000), 0, 99, "k"]],
+    "relaxvm.builtin.nonzero_divisor": [lambda: [integers(1000), "k"]],
     "relaxvm.builtin.int_within": [lambda: [integers(1), 0, 99, "k"]],
     "relaxvm.builtin.sequence_split": [
         lambda: [rows(), None, 0, 0], lambda: [rows(), np.array([30, 34]), 0, 0],

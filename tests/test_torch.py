@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import json
 import os
@@ -372,6 +373,54 @@ GRAPH = ("graph_module", "graph")
 )  # fmt: skip
 def test_the_program_is_checked(change: Callable[[dict[str, Any]], None], message: str) -> None:
     assert message in refused(edited(archive(), change))
+
+
+_FROM_0_TO_3 = r"index: expected numbers from 0 to 3, got"
+_TO_2 = r"index: expected numbers from 0 to 2, got"
+
+
+@pytest.mark.parametrize(
+    ("name", "parameter", "wrong", "error", "message"),
+    [
+        ("indices", "of_gather", -1, IndexError, f"gather: {_FROM_0_TO_3} -1"),
+        ("indices", "of_gather", 4, IndexError, f"gather: {_FROM_0_TO_3} 4"),
+        ("indices", "of_scatter", -1, IndexError, f"scatter: {_FROM_0_TO_3} -1"),
+        ("indices", "of_scatter_add", -4, IndexError, f"scatter_add: {_FROM_0_TO_3} -4"),
+        ("indices", "of_scatter_reduce", -1, IndexError, f"scatter_reduce: {_FROM_0_TO_3} -1"),
+        ("indices", "of_index_add", -1, IndexError, f"index_add: {_TO_2} -1"),
+        ("indices", "of_index_copy", -1, IndexError, f"index_copy: {_TO_2} -1"),
+        ("indices", "of_index_reduce", 3, IndexError, f"index_reduce: {_TO_2} 3"),
+        ("indices", "of_index_select", -1, IndexError, r"expected 0 <= index < 3, got -1"),
+        ("indices", "of_kept", -1, IndexError, f"index_copy: {_TO_2} -1"),
+        ("indices", "of_take", -1, IndexError, r"expected 0 <= index < 12, got -1"),
+        ("indices", "from_end", -4, IndexError, r"expected -3 <= index < 3, got -4"),
+        ("indices", "places", -5, IndexError, r"expected -4 <= index < 4, got -5"),
+        ("classes", "of_nll_loss", -1, IndexError, r"target: expected numbers from 0 to 3, got -1"),
+        ("classes", "of_cross_entropy", -100, IndexError, r"target: .* 0 to 3, got -100"),
+        ("classes", "of_margin", 4, IndexError, r"target: expected numbers from 0 to 3, got 4"),
+        ("classes", "of_one_hot", 4, IndexError, r"one_hot: class: .* 0 to 3, got 4"),
+        ("classes", "of_one_hot", -1, IndexError, r"one_hot: class: .* 0 to 3, got -1"),
+        ("classes", "of_bincount", -2, IndexError, r"bincount: expected at least 0, got -2"),
+        ("classes", "of_repeats", -1, IndexError, r"repeat_interleave: .* at least 0, got -1"),
+        ("classes", "of_places", 8, IndexError, r"max_unpool2d: .* from 0 to 7, got 8"),
+        ("classes", "mask", True, IndexError, r"expected 0 <= index < 2, got"),
+        *[("divisors", f"of_{each}", 0, ZeroDivisionError,
+           f"{'div' if each == 'trunc' else each}: division of integers by zero")
+          for each in ("floor_divide", "div", "trunc", "remainder", "fmod")],
+        ("divisors", "of_number", 0, ZeroDivisionError, "division of integers by zero"),
+    ],
+)  # fmt: skip
+def test_elements_that_torch_refuses(
+    name: str, parameter: str, wrong: Any, error: type[Exception], message: str
+) -> None:
+    fixture = load(f"refused_{name}")
+    vm = relaxvm.VirtualMachine(relaxvm.compile(fixture.archive))
+    parameters = [each.name for each in inspect.signature(vm.main).parameters.values()]
+    args = [np.array(each) for each in fixture.calls[0].args]
+    args[parameters.index(parameter)].flat[-3:] = wrong
+    with pytest.raises(error, match=message) as raised:
+        vm.main(*args)
+    assert "refused.py" in str(raised.value.__notes__)
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,10 @@ BUILTINS: Final = {
         "relaxvm.builtin.int_within",
         "relaxvm.builtin.number_from",
     ),
+    "operands": (
+        "relaxvm.builtin.indices_within",
+        "relaxvm.builtin.nonzero_divisor",
+    ),
     "paged_attention": (
         "vm.builtin.attention_kv_cache_append_mla_kv",
         "vm.builtin.attention_kv_cache_attention_with_fused_qkv",

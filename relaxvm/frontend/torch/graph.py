@@ -159,6 +159,7 @@ class Graph(Emitter):
         values: name -> `Tensor` for a tensor, else the value itself.
         graph: its message.
         autocast: the data type that operators may choose for float32; None where they do not.
+        bounded: indices and the length that they are for -> the same indices, checked.
         watched: names of tensors that are kept here as their nodes left them; None before that.
     """
 
@@ -169,6 +170,7 @@ class Graph(Emitter):
         self.graph = graph
         self.autocast: str | None = None
         self.node: messages.Node | None = None
+        self.bounded: dict[tuple[Expr, Any], Expr] = {}
         self.watched: dict[str, Value | None] = {}
         self._rewritten: dict[str, Any] = {}
 

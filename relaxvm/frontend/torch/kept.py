@@ -14,6 +14,7 @@ from ...ir import Expr, ShapeExpr, Tuple, int_imm
 from ...op.registry import CONSTRUCTORS
 from ..common.values import Value, as_expr
 from .aliases import Tensor
+from .checked import index_within
 
 if TYPE_CHECKING:
     from .graph import Graph
@@ -63,6 +64,8 @@ def put_in_place(
         return False
     value, indices = found
     old = storage.read()
+    if name == "index_copy_":
+        indices[-1] = _checked(graph, target, arguments["dim"], indices[-1])
     if value.dtype != old.dtype:
         value = Value(graph.op("astype", value, old.dtype))
     steps = [
@@ -77,6 +80,20 @@ def put_in_place(
     storage.placed = Value(graph.emit(call, "kept"))
     storage.write(storage.placed)
     return True
+
+
+def _checked(graph: Graph, target: Tensor, dim: int, index: Expr) -> Expr:
+    """Indices of `index_copy_`, of which none is negative.  All layers of a decoder have the same
+    ones: they are checked once."""
+    read = target.read()
+    dims = read.dims
+    size = dims[dim % len(dims)] if dims else 1
+    key = (index, size)
+    found = graph.bounded.get(key)
+    if found is None:
+        found = graph.expr(index_within(graph, index, size, "index_copy: index"))
+        graph.bounded[key] = found
+    return found
 
 
 def _written(

@@ -10,6 +10,7 @@ import numpy as np
 from ....dtypes import as_dtype
 from ....ir import Expr, TupleType
 from ...common.emitter import Emitter, Problem
+from ..checked import divisor
 from ..forms import (
     Tensor,
     cast,
@@ -277,6 +278,7 @@ def div(c: Emitter, self: Tensor, other: Any, rounding_mode: str | None = None) 
     if dtype == "bool":
         raise Problem("division of bools with rounding is not defined")
     a, b = promoted(c, self, other, dtype=dtype)
+    b = divisor(c, b, "div")
     if rounding_mode == "trunc":
         found = c.op("divide", a, b)
         return c.op("trunc", found) if is_float(dtype) else found
@@ -287,21 +289,21 @@ def div(c: Emitter, self: Tensor, other: Any, rounding_mode: str | None = None) 
 def floor_divide(c: Emitter, self: Any, other: Any) -> Tensor:
     """R.floor_divide."""
     a, b = promoted(c, self, other)
-    return c.op("floor_divide", a, b)
+    return c.op("floor_divide", a, divisor(c, b, "floor_divide"))
 
 
 @aten("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor")
 def remainder(c: Emitter, self: Any, other: Any) -> Tensor:
     """R.floor_mod."""
     a, b = promoted(c, self, other)
-    return c.op("floor_mod", a, b)
+    return c.op("floor_mod", a, divisor(c, b, "remainder"))
 
 
 @aten("fmod.Tensor", "fmod.Scalar")
 def fmod(c: Emitter, self: Tensor, other: Any) -> Tensor:
     """R.mod."""
     a, b = promoted(c, self, other)
-    return c.op("mod", a, b)
+    return c.op("mod", a, divisor(c, b, "fmod"))
 
 
 @each_of("pow.Tensor_Tensor", "pow.Tensor_Scalar", "pow.Scalar", "float_power.Tensor_Tensor",

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...common.emitter import Emitter, Problem
 from ...common.values import Value
+from ..checked import index_within
 from ..forms import (
     Tensor,
     axis_of,
@@ -150,10 +151,8 @@ def index_put(
         inverse = [*range(at, at + count), *range(at), *range(at + count, len(outer))]
         wide_values = permuted(c, wide_values, inverse)
     coordinates = [
-        c.expr(reshaped(c, expand(c, _from_front(c, self, axis, cast(c, each, "int64")), dims),
-                        [*dims, 1]))
-        for axis, each in zip(chosen, tensors, strict=True)
-    ]  # fmt: skip
+        c.expr(reshaped(c, expand(c, cast(c, each, "int64"), dims), [*dims, 1])) for each in tensors
+    ]
     rows = coordinates[0] if len(coordinates) == 1 else c.op("concat", coordinates, count)
     if any(isinstance(each, int) and each == 0 for each in dims_of(rows)):
         return self
@@ -238,6 +237,7 @@ def gather(
         found = c.op("take", reshaped(c, self, [-1]), reshaped(c, index, [-1]), 0)
         return reshaped(c, found, dims_of(index))
     axis = axis_of(self, dim)
+    index = index_within(c, index, dims_of(self)[axis], "gather: index")
     x = _cut(c, self, axis, dims_of(index))
     return c.op("gather_elements", x, index, axis)
 
@@ -275,6 +275,7 @@ _REDUCTIONS: Final = {
 def _scattered(
     c: Emitter, x: Tensor, dim: int, index: Tensor, src: Any, reduction: str
 ) -> Tensor:
+    """The elements of `src` put to, or combined with those at, indices that are valid."""
     dtype = dtype_of(x)
     src = cast(c, src, dtype) if is_tensor(src) else number(c, src, dtype)
     if rank_of(x) == 0:
@@ -312,11 +313,18 @@ def _scattered(
     return found
 
 
+def _index_of(c: Emitter, x: Tensor, dim: int, index: Tensor, name: str) -> Tensor:
+    """Indices along an axis of x, of which none is negative: as an operator of torch has it."""
+    size = dims_of(x)[axis_of(x, dim)] if rank_of(x) else 1
+    return index_within(c, index, size, f"{name}: index")
+
+
 @aten("scatter.src", "scatter.value")
 def scatter(
     c: Emitter, self: Tensor, dim: int, index: Tensor, src: Any = None, value: Any = None
 ) -> Tensor:
     """R.scatter_elements."""
+    index = _index_of(c, self, dim, index, "scatter")
     return _scattered(c, self, dim, index, value if src is None else src, "update")
 
 
@@ -327,12 +335,14 @@ def scatter_reduced(
 ) -> Tensor:  # fmt: skip
     """R.scatter_elements with a reduction."""
     given = value if src is None else src
+    index = _index_of(c, self, dim, index, "scatter")
     return _scattered(c, self, dim, index, given, _REDUCTIONS[reduce])
 
 
 @aten("scatter_add")
 def scatter_add(c: Emitter, self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """R.scatter_elements that adds."""
+    index = _index_of(c, self, dim, index, "scatter_add")
     return _scattered(c, self, dim, index, src, "add")
 
 
@@ -344,6 +354,7 @@ def scatter_reduce(
     """R.scatter_elements with a reduction; without `include_self`, of what is scattered alone."""
     if reduce not in _REDUCTIONS:
         raise Problem(f"reduce: {reduce!r} is not supported")
+    index = _index_of(c, self, dim, index, "scatter_reduce")
     return _reduced_into(c, self, dim, index, src, reduce, include_self)
 
 
@@ -400,12 +411,14 @@ def index_add(
     """A tensor with slices added at indices."""
     if alpha != 1:
         source = c.op("multiply", source, number(c, alpha, dtype_of(source)))
+    index = _index_of(c, self, dim, index, "index_add")
     return _along(c, self, dim, index, source, "add")
 
 
 @aten("index_copy")
 def index_copy(c: Emitter, self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """A tensor with other slices at indices."""
+    index = _index_of(c, self, dim, index, "index_copy")
     return _along(c, self, dim, index, source, "update")
 
 
@@ -415,6 +428,7 @@ def index_reduce(
     include_self: bool = True,
 ) -> Tensor:  # fmt: skip
     """A tensor with slices reduced into those at indices."""
+    index = _index_of(c, self, dim, index, "index_reduce")
     return _along(c, self, dim, index, source, reduce, include_self)
 
 
@@ -462,8 +476,7 @@ def masked_scatter(c: Emitter, self: Tensor, mask: Tensor, source: Tensor) -> Te
     values = reshaped(c, cast(c, source, dtype_of(self)), [-1])
     if same_dim(dims_of(values)[0], 0):
         return self
-    last = number(c, length(dims_of(values)[0] - 1), "int64")
-    given = c.op("take", values, c.op("minimum", place, last), 0)
+    given = c.op("take", values, place, 0)  # which checks that there are enough
     return c.op("where", expand(c, mask, dims), reshaped(c, given, dims), self)
 
 
@@ -505,6 +518,7 @@ def one_hot(c: Emitter, self: Tensor, num_classes: int = -1) -> Tensor:
     if isinstance(num_classes, int) and num_classes < 0:
         raise Problem("one_hot: expected a number of classes")
     places = c.op("arange", 0, num_classes, 1, "int64")
+    self = index_within(c, self, num_classes, "one_hot: class")
     wide = reshaped(c, self, [*dims_of(self), 1])
     return cast(c, c.op("equal", wide, places), "int64")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...common.emitter import Emitter, Problem
+from ..checked import index_within
 from ..forms import (
     Tensor,
     axes_of,
@@ -247,7 +248,8 @@ def _likelihoods(
     dims = dims_of(x)
     y = cast(c, target, "int64")
     ignored = c.op("equal", y, number(c, ignore_index, "int64"))
-    safe = c.op("where", ignored, number(c, 0, "int64"), y)
+    classes = c.op("where", ignored, number(c, 0, "int64"), y)
+    safe = index_within(c, classes, dims[-1], "target")
     index = reshaped(c, safe, [*dims[:-1], 1])
     picked = reshaped(c, c.op("gather_elements", x, index, len(dims) - 1), dims[:-1])
     zero = number(c, 0, dtype)
@@ -345,6 +347,7 @@ def multilabel_margin_loss(
     ended = c.op("cumsum", cast(c, c.op("less", y, number(c, 0, "int64")), "int64"), 1)
     is_given = c.op("equal", ended, number(c, 0, "int64"))
     y = c.op("where", is_given, y, number(c, 0, "int64"))
+    y = index_within(c, y, classes, "target")
     given = reshaped(c, is_given, [-1, classes, 1])
     places = c.op("arange", 0, classes, 1, "int64")
     is_here = c.op("logical_and", c.op("equal", c.op("expand_dims", y, 2), places), given)
@@ -369,6 +372,7 @@ def multi_margin_loss(
     x = reshaped(c, self, [1, -1]) if is_single else self
     y = reshaped(c, target, [-1, 1])
     classes = dims_of(x)[1]
+    y = index_within(c, y, classes, "target")
     right = c.op("gather_elements", x, y, 1)
     found = c.op("add", c.op("subtract", x, right), number(c, margin, dtype))
     found = c.op("maximum", found, number(c, 0, dtype))

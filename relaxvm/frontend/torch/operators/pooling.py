@@ -9,6 +9,7 @@ import numpy as np
 
 from ....ir import Expr, TensorType, TupleType
 from ...common.emitter import Emitter, Problem
+from ..checked import index_within
 from ..forms import (
     Tensor,
     cast,
@@ -216,8 +217,8 @@ def max_unpool(
     front, size = dims[:-count], [length(each) for each in output_size]
     flat = [*front, numel(dims[-count:])]
     zeros = c.op("zeros", [*front, numel(size)], dtype_of(self))
-    found = c.op("scatter_elements", zeros, reshaped(c, indices, flat), reshaped(c, self, flat),
-                 len(front))  # fmt: skip
+    places = index_within(c, reshaped(c, indices, flat), numel(size), f"{name}: indices")
+    found = c.op("scatter_elements", zeros, places, reshaped(c, self, flat), len(front))
     return reshaped(c, found, [*front, *size])
 
 

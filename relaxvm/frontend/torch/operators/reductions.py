@@ -11,6 +11,7 @@ import numpy as np
 from ....dtypes import as_dtype
 from ....ir import Constant
 from ...common.emitter import Emitter, Problem
+from ..checked import index_within
 from ..forms import (
     Tensor,
     axes_of,
@@ -682,6 +683,7 @@ def bincount(
     known_size = dims_of(self)[0]
     if isinstance(known_size, int) and known_size == 0:
         return c.op("zeros", [minlength], "int64" if weights is None else dtype)
+    places = index_within(c, places, None, "bincount")
     most = c.op("add", c.op("max", places, [0], False), number(c, 1, "int64"))
     size = counted(c, c.op("maximum", most, number(c, minlength, "int64")))
     each = c.op("ones", dims_of(self), dtype) if weights is None else cast(c, weights, dtype)

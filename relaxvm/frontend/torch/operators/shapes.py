@@ -12,6 +12,7 @@ from ....dtypes import as_dtype
 from ....ir import ShapeType, Var, prim
 from ....op.registry import CONSTRUCTORS
 from ...common.emitter import Emitter, Problem
+from ..checked import index_within
 from ..forms import (
     Tensor,
     axis_of,
@@ -385,6 +386,7 @@ def counted(c: Emitter, total: Tensor) -> Any:
 
 def _interleaved(c: Emitter, repeats: Tensor, count: Any, output_size: Any) -> Tensor:
     repeats = cast(c, repeats, "int64")
+    repeats = index_within(c, repeats, None, "repeat_interleave: repeats")
     times = constant_of(repeats)
     if times is not None and isinstance(count, int):
         return c.expr(np.repeat(np.arange(count), times))
