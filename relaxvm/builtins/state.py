@@ -7,6 +7,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core._kept import extended, is_put
 from ..messages import describe
 from ..pieces.cut import copied, copy_pieces
 from .arguments import as_array, as_int, as_sequence, as_shape, as_str
@@ -22,7 +23,7 @@ _MOST: Final = (1 << 63) - 1
 
 
 def _state_of(ctx: Any, subject: str) -> dict[str, NDArray[Any]]:
-    state = getattr(ctx, "state", None)
+    state = getattr(ctx, "_state", None)  # of ``state``, without the call of a property
     if isinstance(state, dict):
         return state
     raise TypeError(f"{subject}: ctx: expected the VM state, got {describe(ctx)}")
@@ -113,6 +114,10 @@ def cache_extend(ctx: Any, name: Any, new: Any, axis: Any) -> NDArray[Any]:
         ValueError: there is no such axis.
     """
     state = _state_of(ctx, "cache_extend")
+    rooms: dict[str, Room] = getattr(ctx, "_rooms", {})
+    longer = extended(state, rooms, name, new, axis)  # the usual case
+    if longer is not None:
+        return longer
     key, added = as_str(name, "cache_extend: name"), as_array(new, "cache_extend: new")
     place = _axis(axis, added, "cache_extend")
     head: tuple[Any, ...] = (slice(None),) * place
@@ -120,7 +125,6 @@ def cache_extend(ctx: Any, name: Any, new: Any, axis: Any) -> NDArray[Any]:
     if state.get(key) is not None:
         old = _kept(state, key, added, place, "an array to continue with")
     start, end = old.shape[place], old.shape[place] + added.shape[place]
-    rooms: dict[str, Room] = getattr(ctx, "_rooms", {})
     room = rooms.get(key)
     if room is None or not room.continues(old, start, end, place):
         shape = (*old.shape[:place], max(2 * end, _LEAST_ROOM), *old.shape[place + 1 :])
@@ -218,6 +222,9 @@ def put(x: Any, value: Any, parts: Any, indices: Any) -> NDArray[Any]:
         ValueError: x is read-only, the value does not broadcast to the part, or `parts` are none.
         IndexError: a place is not in the tensor.
     """
+    if isinstance(parts, tuple) and not parts and is_put(x, value, indices):
+        target: NDArray[Any] = x
+        return target
     target, new = as_array(x, "put: x"), as_array(value, "put: value")
     steps = as_shape(parts, "put: parts")
     if not target.flags.writeable:
