@@ -435,7 +435,7 @@ static void rvm_interrupt_group(rvm_group *group) {
 static void rvm_work_on(rvm_group *group, int thread) {
     rvm_calls *calls = group->calls;
     const rvm_section *section = &group->section;
-    while (!group->is_over && __atomic_load_n(&section->next, __ATOMIC_RELAXED) < section->pieces) {
+    while (!group->is_over && __atomic_load_n(&section->next[0], __ATOMIC_RELAXED) < section->pieces) {
         uint32_t seen = __atomic_load_n(&group->finished, __ATOMIC_RELAXED);
         int i = rvm_next_task(group);
         if (i >= 0) {

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #define RVM_MAX_THREADS 256
+#define RVM_MAX_RANGES 16
 
 typedef struct rvm_section rvm_section;
 
@@ -20,9 +21,13 @@ struct rvm_section {
     int (*look)(rvm_section *section);
     /* Whether its pieces take Python's lock, so that nobody who holds that may wait for them. */
     int takes_gil;
+    /* Whether each thread begins with pieces of its own, as many as another's and one after the other; then it
+     * helps the others.  Else all take the first piece that is left. */
+    int has_ranges;
 
     /* The pool's own. */
-    int64_t next;  /* piece that nobody has taken; atomic */
+    int64_t next[RVM_MAX_RANGES]; /* of each range, the piece that nobody has taken; atomic */
+    int ranges;                   /* in which the pieces are; above 0 */
     int threads;   /* that may run pieces at once */
     int joined;    /* threads that have come, besides the caller; under the pool's mutex */
     int inside;    /* of these, how many have not left; written under the mutex, atomic */

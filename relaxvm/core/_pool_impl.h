@@ -62,7 +62,7 @@ static struct {
 static __thread int rvm_in_section;         /* whether this thread runs a piece */
 static __thread rvm_section *rvm_published; /* the section on several threads that is this thread's */
 static __thread int rvm_is_stopped;         /* whether nobody begins its pieces, while the process forks */
-static __thread int64_t rvm_next_at_fork;   /* its next piece then */
+static __thread int64_t rvm_next_at_fork[RVM_MAX_RANGES]; /* its next pieces then */
 
 static inline void rvm_relax(void) {
 #if defined(__x86_64__) || defined(__i386__)
@@ -72,11 +72,27 @@ static inline void rvm_relax(void) {
 #endif
 }
 
+static int64_t rvm_end_of_range(const rvm_section *s, int range) {
+    return s->pieces * (range + 1) / s->ranges;
+}
+
+/* The next piece for a thread: of its range, or else of the next one that has any left; -1: there is none. */
+static int64_t rvm_take_piece(rvm_section *s, int thread) {
+    for (int i = 0; i < s->ranges; i++) {
+        int range = (thread + i) % s->ranges;
+        int64_t end = rvm_end_of_range(s, range), *next = s->next + range;
+        if (__atomic_load_n(next, __ATOMIC_RELAXED) >= end) continue;
+        int64_t piece = __atomic_fetch_add(next, 1, __ATOMIC_RELAXED);
+        if (piece < end) return piece;
+    }
+    return -1;
+}
+
 static void rvm_run_pieces_of(rvm_section *s, int thread) {
     int outer = rvm_in_section;
     int64_t piece;
     rvm_in_section = 1;
-    while (!rvm_is_over(s) && (piece = __atomic_fetch_add(&s->next, 1, __ATOMIC_RELAXED)) < s->pieces)
+    while (!rvm_is_over(s) && (piece = rvm_take_piece(s, thread)) >= 0)
         if (s->run(s, piece, thread) != 0) __atomic_store_n(&s->failed, 1, __ATOMIC_RELAXED);
     rvm_in_section = outer;
 }
@@ -133,7 +149,8 @@ static void rvm_stop_section(void) {
     rvm_section *s = rvm_published;
     if (s == NULL) return;
     if (!rvm_is_stopped) {
-        rvm_next_at_fork = __atomic_exchange_n(&s->next, s->pieces, __ATOMIC_RELAXED);
+        for (int i = 0; i < s->ranges; i++)
+            rvm_next_at_fork[i] = __atomic_exchange_n(&s->next[i], s->pieces, __ATOMIC_RELAXED);
         rvm_is_stopped = 1;
     }
     pthread_mutex_lock(&rvm_pool.mutex);
@@ -152,7 +169,8 @@ static void rvm_before_fork(void) {
 static void rvm_resume_section(void) {
     if (rvm_published == NULL || !rvm_is_stopped) return;
     rvm_is_stopped = 0;
-    __atomic_store_n(&rvm_published->next, rvm_next_at_fork, __ATOMIC_RELAXED);
+    for (int i = 0; i < rvm_published->ranges; i++)
+        __atomic_store_n(&rvm_published->next[i], rvm_next_at_fork[i], __ATOMIC_RELAXED);
 }
 
 /* In a child process there are no workers, whatever the parent was doing. */
@@ -282,6 +300,8 @@ static void rvm_wait_for(rvm_section *s) {
 
 /* Run all pieces on the threads that rvm_take_pool gave, and let go of the pool; whether one failed. */
 static int rvm_run_section(rvm_section *s, int threads) {
+    s->ranges = !s->has_ranges ? 1 : threads < RVM_MAX_RANGES ? threads : RVM_MAX_RANGES;
+    for (int i = 0; i < s->ranges; i++) s->next[i] = s->pieces * i / s->ranges;
     if (threads > 1) {
         rvm_published = s;
         rvm_publish(s, threads);
@@ -314,8 +334,9 @@ static int rvm_take_pool(int threads, int waits) {
 
 static int rvm_run_section(rvm_section *s, int threads) {
     (void)threads;
-    for (; !s->failed && s->next < s->pieces; s->next++)
-        if (s->run(s, s->next, 0) != 0) s->failed = 1;
+    s->ranges = 1;
+    for (s->next[0] = 0; !s->failed && s->next[0] < s->pieces; s->next[0]++)
+        if (s->run(s, s->next[0], 0) != 0) s->failed = 1;
     return s->failed;
 }
 

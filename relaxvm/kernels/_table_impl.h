@@ -356,7 +356,7 @@ static int rvm_look_of_pieces(rvm_section *section) {
 }
 
 static int rvm_run_pieces(const RvmKernelCall *call, RvmPiece piece, void *work, int64_t count, int threads) {
-    rvm_pieces pieces = {.section = {.run = rvm_run_piece, .look = rvm_look_of_pieces, .pieces = count},
+    rvm_pieces pieces = {.section = {.run = rvm_run_piece, .look = rvm_look_of_pieces, .pieces = count, .has_ranges = 1},
                          .call = call,
                          .piece = piece,
                          .work = work};

@@ -286,46 +286,56 @@ typedef struct {
     float *out;
     Axis rows, columns;
     int count_include_pad;
-    RvmGrid grid; /* blocks of all images, and rows */
+    int64_t blocks; /* of an image */
+    RvmGrid grid;   /* rows of all images, and blocks */
 } Pool;
+
+/* Rows of results of a block of channels, counted over all images. */
+static inline __attribute__((always_inline)) int pool_block(const RvmKernelCall *call, const Pool *p, int64_t n,
+                                                            int64_t from_row, int64_t to_row, int is_mean) {
+    const Axis rows = p->rows, columns = p->columns;
+    const float *from = p->x + n * rows.length * columns.length * RVM_BLOCK;
+    float *to = p->out + (n * rows.results + from_row) * columns.results * RVM_BLOCK;
+    for (int64_t y = from_row; y < to_row; y++) {
+        int64_t top, bottom;
+        taps_inside(&rows, y, &top, &bottom);
+        for (int64_t at = 0; at < columns.results; at++) {
+            int64_t left, right;
+            taps_inside(&columns, at, &left, &right);
+            int64_t taps = (bottom - top) * (right - left);
+            if (is_mean && p->count_include_pad)
+                taps = taps_padded(&rows, y) * taps_padded(&columns, at);
+            for (int lane = 0; lane < RVM_BLOCK; lane += RVM_LANES) {
+                vf result = rvm_all(is_mean ? 0.0f : -INFINITY);
+                for (int64_t ky = top; ky < bottom; ky++) {
+                    int64_t row = y * rows.stride - rows.before + ky * rows.dilation;
+                    int64_t first = at * columns.stride - columns.before;
+                    const float *line =
+                        from + (row * columns.length + first) * RVM_BLOCK + lane;
+                    for (int64_t kx = left; kx < right; kx++) {
+                        vf v = rvm_load(line + kx * columns.dilation * RVM_BLOCK);
+                        result = is_mean ? result + v : rvm_greater(result, v);
+                    }
+                }
+                if (is_mean) result = taps ? result / rvm_all((float)taps) : rvm_all(0);
+                rvm_store(to + lane, result);
+            }
+            to += RVM_BLOCK;
+            if (rvm_must_stop(call, ((bottom - top) * (right - left) + 1) * RVM_BLOCK * 8))
+                return RVM_FAILED;
+        }
+    }
+    return RVM_OK;
+}
 
 static inline __attribute__((always_inline)) int pool_rows(const RvmKernelCall *call, const Pool *p,
                                                            int64_t piece, int is_mean) {
-    const Axis rows = p->rows, columns = p->columns;
     RvmPart part = rvm_part(&p->grid, piece);
-    for (int64_t n = part.outer; n < part.outer_end; n++) {
-        const float *from = p->x + n * rows.length * columns.length * RVM_BLOCK;
-        float *to = p->out + (n * rows.results + part.inner) * columns.results * RVM_BLOCK;
-        for (int64_t y = part.inner; y < part.inner_end; y++) {
-            int64_t top, bottom;
-            taps_inside(&rows, y, &top, &bottom);
-            for (int64_t at = 0; at < columns.results; at++) {
-                int64_t left, right;
-                taps_inside(&columns, at, &left, &right);
-                int64_t taps = (bottom - top) * (right - left);
-                if (is_mean && p->count_include_pad)
-                    taps = taps_padded(&rows, y) * taps_padded(&columns, at);
-                for (int lane = 0; lane < RVM_BLOCK; lane += RVM_LANES) {
-                    vf result = rvm_all(is_mean ? 0.0f : -INFINITY);
-                    for (int64_t ky = top; ky < bottom; ky++) {
-                        int64_t row = y * rows.stride - rows.before + ky * rows.dilation;
-                        int64_t first = at * columns.stride - columns.before;
-                        const float *line =
-                            from + (row * columns.length + first) * RVM_BLOCK + lane;
-                        for (int64_t kx = left; kx < right; kx++) {
-                            vf v = rvm_load(line + kx * columns.dilation * RVM_BLOCK);
-                            result = is_mean ? result + v : rvm_greater(result, v);
-                        }
-                    }
-                    if (is_mean) result = taps ? result / rvm_all((float)taps) : rvm_all(0);
-                    rvm_store(to + lane, result);
-                }
-                to += RVM_BLOCK;
-                if (rvm_must_stop(call, ((bottom - top) * (right - left) + 1) * RVM_BLOCK * 8))
-                    return RVM_FAILED;
-            }
-        }
-    }
+    RvmRows rows;
+    while (rvm_take_rows(&part, p->rows.results, &rows))
+        for (int64_t b = part.inner; b < part.inner_end; b++)
+            if (pool_block(call, p, rows.image * p->blocks + b, rows.first, rows.end, is_mean))
+                return RVM_FAILED;
     return RVM_OK;
 }
 
@@ -350,11 +360,13 @@ static int pool(const RvmKernelCall *call, RvmPiece piece) {
         p->strides.count != 2 || p->padding.count != 4 || p->dilation.count != 2 ||
         !get_pool_axis(p, 0, x, out, &pool.rows) || !get_pool_axis(p, 1, x, out, &pool.columns))
         return RVM_ASK_REFERENCE;
-    int64_t count = x->dims[0] * x->dims[1], lines = count * pool.rows.results * pool.columns.results;
+    int64_t lines = x->dims[0] * x->dims[1] * pool.rows.results * pool.columns.results;
     /* An element that is loaded and compared takes about as long as four products. */
     int64_t work = 4 * lines * RVM_BLOCK * pool.rows.size * pool.columns.size;
     pool.count_include_pad = p->count_include_pad == 1;
-    pool.grid = rvm_divide(call, rvm_time_for(work, lines * RVM_BLOCK * 4), count, pool.rows.results);
+    pool.blocks = x->dims[1];
+    pool.grid = rvm_divide_rows(call, rvm_time_for(work, lines * RVM_BLOCK * 4),
+                                x->dims[0] * pool.rows.results, pool.blocks);
     return rvm_run_grid(call, &pool.grid, piece, &pool);
 }
 
@@ -376,8 +388,8 @@ static int is_pixel_of(const RvmBuffer *x, const RvmBuffer *image) {
 typedef struct {
     const float *x, *gate, *residual;
     float *out;
-    int64_t rows, columns;
-    RvmGrid grid; /* blocks of all images, and rows */
+    int64_t blocks, rows, columns;
+    RvmGrid grid; /* rows of all images, and blocks; of means blocks of all images */
 } Pixels;
 
 #define MEAN_SUMS 4
@@ -423,20 +435,23 @@ static int mean(const RvmKernelCall *call) {
 static int gate_rows(const RvmKernelCall *call, void *work, int64_t piece, int thread) {
     const Pixels *p = (const Pixels *)work;
     RvmPart part = rvm_part(&p->grid, piece);
+    RvmRows rows;
     int64_t row = p->columns * RVM_BLOCK;
     (void)thread;
-    for (int64_t n = part.outer; n < part.outer_end; n++)
-        for (int64_t y = part.inner; y < part.inner_end; y++) {
-            int64_t at = (n * p->rows + y) * row;
-            for (int lane = 0; lane < RVM_BLOCK; lane += RVM_LANES) {
-                vf gate = rvm_load(p->gate + n * RVM_BLOCK + lane);
-                for (int64_t i = at + lane; i < at + row; i += RVM_BLOCK) {
-                    vf v = rvm_load(p->x + i) * gate;
-                    if (p->residual) v += rvm_load(p->residual + i);
-                    rvm_store(p->out + i, v);
+    while (rvm_take_rows(&part, p->rows, &rows))
+        for (int64_t b = part.inner; b < part.inner_end; b++) {
+            int64_t n = rows.image * p->blocks + b, end = (n * p->rows + rows.end) * row;
+            for (int64_t at = (n * p->rows + rows.first) * row; at < end; at += row) {
+                for (int lane = 0; lane < RVM_BLOCK; lane += RVM_LANES) {
+                    vf gate = rvm_load(p->gate + n * RVM_BLOCK + lane);
+                    for (int64_t i = at + lane; i < at + row; i += RVM_BLOCK) {
+                        vf v = rvm_load(p->x + i) * gate;
+                        if (p->residual) v += rvm_load(p->residual + i);
+                        rvm_store(p->out + i, v);
+                    }
                 }
+                if (rvm_must_stop(call, row * 32)) return RVM_FAILED;
             }
-            if (rvm_must_stop(call, row * 32)) return RVM_FAILED;
         }
     return RVM_OK;
 }
@@ -455,9 +470,10 @@ static int gate(const RvmKernelCall *call) {
                 .gate = (const float *)of->data,
                 .residual = (const float *)residual->data,
                 .out = (float *)out->data,
+                .blocks = x->dims[1],
                 .rows = x->dims[2],
                 .columns = x->dims[3]};
-    p.grid = rvm_divide(call, rvm_time_for(0, rvm_length(x) * 8), x->dims[0] * x->dims[1], p.rows);
+    p.grid = rvm_divide_rows(call, rvm_time_for(0, rvm_length(x) * 8), x->dims[0] * p.rows, p.blocks);
     return rvm_run_grid(call, &p.grid, gate_rows, &p);
 }
 

@@ -88,46 +88,39 @@ static int64_t planes_workspace(const RvmKernelCall *call) {
     return get_planes(call, &c) ? planes_bytes(&c) + 2 * RVM_ALIGNMENT : -1;
 }
 
-/* Copy parts of an image (blocks or planes) with zeros around; `item` floats are a pixel. */
-static void pad_image(const Conv *c, const float *x, int64_t parts, int64_t item, float *to) {
-    int64_t right = c->padded_width - c->left - c->width;
-    int64_t below = c->padded_height - c->top - c->height;
-    for (int64_t part = 0; part < parts; part++) {
-        int64_t before = c->top * c->padded_width * item;
-        memset(to, 0, (size_t)before * 4);
-        to += before;
-        for (int64_t y = 0; y < c->height; y++) {
-            memset(to, 0, (size_t)(c->left * item) * 4);
-            to += c->left * item;
-            memcpy(to, x, (size_t)(c->width * item) * 4);
-            to += c->width * item;
-            x += c->width * item;
-            memset(to, 0, (size_t)(right * item) * 4);
-            to += right * item;
+/* Copy rows of a padded image (a block or a plane): from the `first` of them on, `item` floats a pixel. */
+static void pad_rows(const Conv *c, const float *x, int64_t item, int64_t first, int64_t end, float *to) {
+    int64_t row = c->padded_width * item, before = c->left * item, own = c->width * item;
+    for (int64_t y = first - c->top; y < end - c->top; y++, to += row) {
+        if (y < 0 || y >= c->height) {
+            memset(to, 0, (size_t)row * 4);
+            continue;
         }
-        int64_t after = below * c->padded_width * item;
-        memset(to, 0, (size_t)after * 4);
-        to += after;
+        memset(to, 0, (size_t)before * 4);
+        memcpy(to + before, x + y * own, (size_t)own * 4);
+        memset(to + before + own, 0, (size_t)(row - before - own) * 4);
     }
 }
 
+/* Blocks or planes of an image that is padded. */
 typedef struct {
     const Conv *c;
     const float *x;
     float *to;
     int64_t item;
-    RvmGrid grid; /* of parts */
+    RvmGrid grid; /* of rows of it, and blocks or planes */
 } Padding;
 
 static int pad_parts(const RvmKernelCall *call, void *work, int64_t piece, int thread) {
     const Padding *p = (const Padding *)work;
     const Conv *c = p->c;
     RvmPart part = rvm_part(&p->grid, piece);
+    int64_t row = c->padded_width * p->item;
     (void)thread;
-    for (int64_t i = part.outer; i < part.outer_end; i++) {
-        pad_image(c, p->x + i * c->height * c->width * p->item, 1, p->item,
-                  p->to + i * c->padded_height * c->padded_width * p->item);
-        if (rvm_must_stop(call, c->padded_height * c->padded_width * p->item * 16)) return RVM_FAILED;
+    for (int64_t i = part.inner; i < part.inner_end; i++) {
+        pad_rows(c, p->x + i * c->height * c->width * p->item, p->item, part.outer, part.outer_end,
+                 p->to + (i * c->padded_height + part.outer) * row);
+        if (rvm_must_stop(call, (part.outer_end - part.outer) * row * 16)) return RVM_FAILED;
     }
     return RVM_OK;
 }
@@ -135,7 +128,7 @@ static int pad_parts(const RvmKernelCall *call, void *work, int64_t piece, int t
 static int pad(const RvmKernelCall *call, const Conv *c, const float *x, int64_t parts, int64_t item,
                float *to) {
     int64_t bytes = c->padded_height * c->padded_width * item * parts * 8;
-    Padding p = {c, x, to, item, rvm_divide(call, rvm_time_for(0, bytes), parts, 1)};
+    Padding p = {c, x, to, item, rvm_divide_rows(call, rvm_time_for(0, bytes), c->padded_height, parts)};
     return rvm_run_grid(call, &p.grid, pad_parts, &p);
 }
 
@@ -150,6 +143,7 @@ typedef struct {
     int64_t row_floats;        /* from one row of windows to the next */
     int64_t first;             /* number of the group of an image that `x` is */
     int64_t rows, columns;     /* of such a group: rows of results, or runs of pixels */
+    int64_t run;               /* pixels of a run */
     int are_pixels;
     int is_row_by_row;         /* all outputs of a row, then the next row; else the other way round */
     RvmGrid grid;              /* rows and tiles of outputs, or the other way round */
@@ -168,7 +162,7 @@ static const float *weights_of(const Direct *d, int64_t row, int64_t tile) {
 static void look_ahead(const Direct *d, RvmLines *l, const RvmPart *part, int64_t piece, int64_t i, int64_t j) {
     int is_last = i + 1 == part->outer_end && (!d->is_row_by_row || j + 1 == part->inner_end);
     if (is_last) {
-        piece += d->grid.threads;
+        piece++;
         if (piece >= d->grid.outer_parts * d->grid.inner_parts) {
             l->next = NULL;
             return;
@@ -195,8 +189,8 @@ static int run_row(const Direct *d, RvmLines *l, int64_t row, int64_t tile) {
     int64_t at = ((d->first + group) * c->outputs + o) * l->out_block, pixel = 0, pixels = d->columns;
     l->x = d->x + group * d->x_floats;
     if (d->are_pixels) {
-        pixel = y * PIXEL_RUN;
-        pixels = c->rows * c->columns - pixel < PIXEL_RUN ? c->rows * c->columns - pixel : PIXEL_RUN;
+        pixel = y * d->run;
+        pixels = c->rows * c->columns - pixel < d->run ? c->rows * c->columns - pixel : d->run;
     } else {
         l->x += y * d->row_floats;
         at += y * c->columns * RVM_BLOCK;
@@ -223,6 +217,17 @@ static int run_rows(const RvmKernelCall *call, void *work, int64_t piece, int th
             if (d->is_row_by_row ? run_row(d, &l, i, j) : run_row(d, &l, j, i)) return RVM_FAILED;
         }
     return RVM_OK;
+}
+
+/* Pixels of a run, in an image of so many.  Threads have runs of their own where the weights, which each of them
+ * then reads, are fewer than the elements of an image: what one thread has written, another one reads slowly. */
+static int64_t run_of(const RvmKernelCall *call, int64_t pixels, int64_t images, int64_t weights, int64_t image) {
+    int64_t tiles = (pixels + RVM_TILE_PIXELS - 1) / RVM_TILE_PIXELS;
+    int64_t runs = (tiles + PIXEL_RUN / RVM_TILE_PIXELS - 1) / (PIXEL_RUN / RVM_TILE_PIXELS);
+    int64_t wanted = (call->threads + images - 1) / images;
+    if (weights <= image && runs % wanted) runs += wanted - runs % wanted;
+    if (runs > tiles) runs = tiles;
+    return (tiles + runs - 1) / runs * RVM_TILE_PIXELS;
 }
 
 static int run_direct(const RvmKernelCall *call, const Conv *c, int item,
@@ -258,7 +263,12 @@ static int run_direct(const RvmKernelCall *call, const Conv *c, int item,
         d.lines.left = rvm_used_channels(c->weight + last * matrix, c->outputs * c->groups, terms * matrix, taps);
         if (d.lines.left < RVM_BLOCK) d.lines.whole = last;
     }
-    if (d.are_pixels) d.rows = (c->rows * c->columns + PIXEL_RUN - 1) / PIXEL_RUN;
+    if (d.are_pixels) {
+        int64_t pixels = c->rows * c->columns;
+        d.run = run_of(call, pixels, c->images * c->groups, d.lines.weight_block * c->outputs,
+                       c->inputs * RVM_BLOCK * pixels);
+        d.rows = (pixels + d.run - 1) / d.run;
+    }
     d.is_row_by_row = d.are_pixels || d.lines.weight_block * c->outputs * 4 <= CACHED_WEIGHTS;
     /* Without padding all images are at once. */
     int64_t sections = padded ? c->images : 1, time = conv_time(c, terms * item) / sections;
@@ -353,7 +363,7 @@ typedef struct {
     const float *x;                     /* an image, or all of them */
     const int64_t *terms;               /* of all outputs */
     int64_t most;                       /* terms of an output */
-    int64_t image_floats, row_floats, first, rows, columns, runs;
+    int64_t image_floats, row_floats, first, rows, columns, runs, run;
     RvmGrid grid;                       /* runs of pixels of rows, and outputs */
 } Gathered;
 
@@ -366,8 +376,8 @@ static int run_gathered(const RvmKernelCall *call, void *work, int64_t piece, in
     (void)thread;
     l.call = call;
     for (int64_t i = part.outer; i < part.outer_end; i++) {
-        int64_t n = i / g->runs / g->rows, y = i / g->runs % g->rows, p = i % g->runs * PIXEL_RUN;
-        int64_t some = g->columns - p < PIXEL_RUN ? g->columns - p : PIXEL_RUN;
+        int64_t n = i / g->runs / g->rows, y = i / g->runs % g->rows, p = i % g->runs * g->run;
+        int64_t some = g->columns - p < g->run ? g->columns - p : g->run;
         for (int64_t o = part.inner; o < part.inner_end; o++) {
             int64_t at = ((g->first + n) * c->outputs + o) * area + y * g->columns * RVM_BLOCK;
             const int64_t *own = g->terms + o * (g->most + 1);
@@ -409,9 +419,12 @@ static int gathered(const RvmKernelCall *call) {
                   .row_floats = c.stride_y * width * RVM_BLOCK,
                   .rows = are_pixels ? 1 : c.rows,
                   .columns = are_pixels ? c.rows * c.columns : c.columns};
-    g.runs = (g.columns + PIXEL_RUN - 1) / PIXEL_RUN;
     /* Without padding all images are at once. */
-    int64_t sections = padded ? c.images : 1, time = conv_time(&c, count / c.outputs) / sections;
+    int64_t sections = padded ? c.images : 1;
+    g.run = run_of(call, g.columns, c.images / sections * g.rows, count * RVM_BLOCK,
+                   c.inputs * RVM_BLOCK * g.rows * g.columns);
+    g.runs = (g.columns + g.run - 1) / g.run;
+    int64_t time = conv_time(&c, count / c.outputs) / sections;
     g.grid = rvm_divide(call, time, c.images / sections * g.rows * g.runs, c.outputs);
     for (int64_t n = 0; n < sections; n++) {
         if (padded) {
@@ -581,11 +594,10 @@ static int is_copied(const Conv *c) {
     return c->is_padded && c->columns <= COPIED_COLUMNS && slide_of(c) != NULL;
 }
 
-/* Blocks of channels of all images, and rows of them; not rows where a block is copied. */
 static RvmGrid depthwise_grid(const RvmKernelCall *call, const Conv *c) {
     int64_t results = c->images * c->inputs * RVM_BLOCK * c->rows * c->columns;
     int64_t time = rvm_time_for(results * c->tall * c->wide, results * 8);
-    return rvm_divide(call, time, c->images * c->inputs, is_copied(c) ? 1 : c->rows);
+    return rvm_divide_rows(call, time, c->images * c->rows, c->inputs);
 }
 
 static int64_t copy_bytes(const Conv *c) {
@@ -604,35 +616,41 @@ typedef struct {
     RvmGrid grid;
 } Depthwise;
 
+/* Rows of results of one block of channels. */
+static int depthwise_rows(const RvmKernelCall *call, const Depthwise *d, const RvmRows *rows, int64_t b,
+                          float *copy) {
+    const Conv *c = d->c;
+    Conv own = *c; /* sees what is copied as the image */
+    int64_t number = rows->image * c->inputs + b, channels = b * RVM_BLOCK, skipped = 0;
+    const float *x = c->x + number * c->height * c->width * RVM_BLOCK;
+    if (copy) {
+        int64_t first = rows->first * c->stride_y;
+        skipped = rows->first;
+        own.height = (rows->end - rows->first - 1) * c->stride_y + (c->tall - 1) * c->dilation_y + 1;
+        own.width = c->padded_width;
+        own.top = own.left = 0;
+        pad_rows(c, x, RVM_BLOCK, first, first + own.height, copy);
+        x = copy;
+        if (rvm_must_stop(call, own.height * own.width * RVM_BLOCK * 16)) return RVM_FAILED;
+    }
+    for (int64_t y = rows->first; y < rows->end; y++) {
+        int64_t at = (number * c->rows + y) * c->columns * RVM_BLOCK;
+        if (depthwise_row(call, &own, slide_of(c), x, c->weight + channels * c->tall * c->wide, channels,
+                          c->bias ? c->bias + channels : NULL, y - skipped,
+                          c->residual ? c->residual + at : NULL, c->out + at))
+            return RVM_FAILED;
+    }
+    return RVM_OK;
+}
+
 static int run_depthwise(const RvmKernelCall *call, void *work, int64_t piece, int thread) {
     const Depthwise *d = (const Depthwise *)work;
-    const Conv *c = d->c;
     RvmPart part = rvm_part(&d->grid, piece);
-    Conv block = *c;
-    float *copy = is_copied(c) ? (float *)(d->copies + thread * copy_bytes(c)) : NULL;
-    if (copy) {
-        block.top = block.left = 0;
-        block.height = c->padded_height;
-        block.width = c->padded_width;
-    }
-    int64_t line = c->columns * RVM_BLOCK, taps = c->tall * c->wide;
-    for (int64_t i = part.outer; i < part.outer_end; i++) {
-        int64_t channels = i % c->inputs * RVM_BLOCK;
-        const float *x = c->x + i * c->height * c->width * RVM_BLOCK;
-        if (copy) {
-            pad_image(c, x, 1, RVM_BLOCK, copy);
-            x = copy;
-            if (rvm_must_stop(call, block.height * block.width * RVM_BLOCK * 16)) return RVM_FAILED;
-        }
-        int64_t last = copy ? c->rows : part.inner_end;
-        for (int64_t y = copy ? 0 : part.inner; y < last; y++) {
-            int64_t at = (i * c->rows + y) * line;
-            if (depthwise_row(call, &block, slide_of(c), x, c->weight + channels * taps,
-                              channels, c->bias ? c->bias + channels : NULL, y,
-                              c->residual ? c->residual + at : NULL, c->out + at))
-                return RVM_FAILED;
-        }
-    }
+    RvmRows rows;
+    float *copy = is_copied(d->c) ? (float *)(d->copies + thread * copy_bytes(d->c)) : NULL;
+    while (rvm_take_rows(&part, d->c->rows, &rows))
+        for (int64_t b = part.inner; b < part.inner_end; b++)
+            if (depthwise_rows(call, d, &rows, b, copy)) return RVM_FAILED;
     return RVM_OK;
 }
 
@@ -843,11 +861,11 @@ static int transform(const RvmKernelCall *call, void *work, int64_t piece, int t
     const Step *s = (const Step *)work;
     RvmPart part = rvm_part(&s->grid, piece);
     (void)thread;
-    for (int64_t b = part.outer; b < part.outer_end; b++) {
-        for (int64_t t = part.inner; t < part.inner_end; t++)
+    for (int64_t b = part.inner; b < part.inner_end; b++) {
+        for (int64_t t = part.outer; t < part.outer_end; t++)
             transform_tile(s->c, tile_at(s->c, s->first + t), b, s->v + (b * s->tiles + t) * RVM_BLOCK,
                            s->v_plane);
-        if (rvm_must_stop(call, (part.inner_end - part.inner) * PLANES * 256)) return RVM_FAILED;
+        if (rvm_must_stop(call, (part.outer_end - part.outer) * PLANES * 256)) return RVM_FAILED;
     }
     return RVM_OK;
 }
@@ -887,11 +905,11 @@ static int transform_back_to_images(const RvmKernelCall *call, void *work, int64
     const Step *s = (const Step *)work;
     RvmPart part = rvm_part(&s->grid, piece);
     (void)thread;
-    for (int64_t o = part.outer; o < part.outer_end; o++) {
-        for (int64_t t = part.inner; t < part.inner_end; t++)
+    for (int64_t o = part.inner; o < part.inner_end; o++) {
+        for (int64_t t = part.outer; t < part.outer_end; t++)
             transform_tile_back(s->c, tile_at(s->c, s->first + t), o,
                                 s->m + (o * s->tiles + t) * RVM_BLOCK, s->m_plane);
-        if (rvm_must_stop(call, (part.inner_end - part.inner) * PLANES * 256)) return RVM_FAILED;
+        if (rvm_must_stop(call, (part.outer_end - part.outer) * PLANES * 256)) return RVM_FAILED;
     }
     return RVM_OK;
 }
@@ -911,11 +929,11 @@ static int run_part(const RvmKernelCall *call, const Conv *c, int64_t first, int
     s.v = (float *)rvm_take(&workspace, PLANES * s.v_plane * 4);
     s.m = (float *)rvm_take(&workspace, PLANES * s.m_plane * 4);
     for (int64_t b = 0; b < c->inputs; b++) s.terms[b] = b * tiles * RVM_BLOCK;
-    s.grid = rvm_divide(call, lines * c->inputs, c->inputs, tiles);
+    s.grid = rvm_divide_rows(call, lines * c->inputs, tiles, c->inputs);
     if (rvm_run_grid(call, &s.grid, transform, &s)) return RVM_FAILED;
     s.grid = rvm_divide(call, time - lines * blocks, PLANES, output_tiles(c));
     if (rvm_run_grid(call, &s.grid, multiply, &s)) return RVM_FAILED;
-    s.grid = rvm_divide(call, lines * c->outputs, c->outputs, tiles);
+    s.grid = rvm_divide_rows(call, lines * c->outputs, tiles, c->outputs);
     return rvm_run_grid(call, &s.grid, transform_back_to_images, &s);
 }
 

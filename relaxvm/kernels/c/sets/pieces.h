@@ -46,11 +46,38 @@ static inline RvmGrid rvm_divide(const RvmKernelCall *call, int64_t nanoseconds,
     return grid;
 }
 
+/* Rows of images in blocks of channels: rows of all images along the outer side, in as many parts as there are
+ * threads, and blocks along the inner one.  Each thread begins with pieces of its own, so kernels after each other
+ * have the same rows done by the same thread, which finds them in its cache: what another one has written comes
+ * slowly. */
+static inline RvmGrid rvm_divide_rows(const RvmKernelCall *call, int64_t nanoseconds, int64_t rows,
+                                      int64_t blocks) {
+    RvmGrid grid = rvm_divide(call, nanoseconds, rows < call->threads ? rows : call->threads, blocks);
+    grid.outer = rows;
+    return grid;
+}
+
 static inline RvmPart rvm_part(const RvmGrid *grid, int64_t piece) {
     int64_t i = piece / grid->inner_parts, j = piece % grid->inner_parts;
     RvmPart part = {grid->outer * i / grid->outer_parts, grid->outer * (i + 1) / grid->outer_parts,
                     grid->inner * j / grid->inner_parts, grid->inner * (j + 1) / grid->inner_parts};
     return part;
+}
+
+/* Rows of one image. */
+typedef struct {
+    int64_t image, first, end;
+} RvmRows;
+
+/* The first image's rows of a part of rvm_divide_rows, which it is then without; 0: none is left. */
+static inline int rvm_take_rows(RvmPart *part, int64_t rows, RvmRows *taken) {
+    if (part->outer >= part->outer_end) return 0;
+    taken->image = part->outer / rows;
+    taken->first = part->outer % rows;
+    int64_t left = part->outer_end - part->outer, room = rows - taken->first;
+    taken->end = taken->first + (left < room ? left : room);
+    part->outer += taken->end - taken->first;
+    return 1;
 }
 
 /* Run the pieces of a grid.  The thread that calls does some of them, or all. */
