@@ -220,12 +220,12 @@ static int run_rows(const RvmKernelCall *call, void *work, int64_t piece, int th
 }
 
 /* Pixels of a run, in an image of so many.  Threads have runs of their own where the weights, which each of them
- * then reads, are fewer than the elements of an image: what one thread has written, another one reads slowly. */
+ * then reads, are at most twice the elements of an image: what one thread has written, another one reads slowly. */
 static int64_t run_of(const RvmKernelCall *call, int64_t pixels, int64_t images, int64_t weights, int64_t image) {
     int64_t tiles = (pixels + RVM_TILE_PIXELS - 1) / RVM_TILE_PIXELS;
     int64_t runs = (tiles + PIXEL_RUN / RVM_TILE_PIXELS - 1) / (PIXEL_RUN / RVM_TILE_PIXELS);
     int64_t wanted = (call->threads + images - 1) / images;
-    if (weights <= image && runs % wanted) runs += wanted - runs % wanted;
+    if (weights <= 2 * image && runs % wanted) runs += wanted - runs % wanted;
     if (runs > tiles) runs = tiles;
     return (tiles + runs - 1) / runs * RVM_TILE_PIXELS;
 }
