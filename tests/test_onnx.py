@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import random
@@ -249,7 +250,9 @@ def test_constants_in_other_files(tmp_path: Path) -> None:
         from_onnx(path)
 
 
-@pytest.mark.parametrize("location", ["../w.bin", "/etc/passwd", "a/../w.bin", "", "a\\b", "c:w"])
+@pytest.mark.parametrize(
+    "location", ["../w.bin", "/etc/passwd", "a/../w.bin", "", "a\\b", "c:w", "a\0b"]
+)
 def test_other_files_are_in_the_folder(tmp_path: Path, location: str) -> None:
     tensor = TensorProto(name="w", dims=[1], data_type=FLOAT, data_location=TensorProto.EXTERNAL)
     tensor.external_data.add(key="location", value=location)
@@ -286,6 +289,13 @@ def external(path: Path, **entries: Any) -> None:
         tensor.external_data.add(key=key, value=str(value))
     model.graph.initializer.append(tensor)
     path.write_bytes(model.SerializeToString())
+
+
+def test_a_missing_file_and_its_constant(tmp_path: Path) -> None:
+    external(tmp_path / "model.onnx", location="w.bin")
+    with pytest.raises(FileNotFoundError, match=r"w\.bin") as caught:
+        from_onnx(tmp_path / "model.onnx")
+    assert "constant 'w': its elements are in that file" in "".join(caught.value.__notes__)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="pipes of POSIX")
@@ -530,7 +540,36 @@ def test_a_function_that_calls_itself() -> None:
         [helper.make_opsetid("own", 1)])  # fmt: skip
     nodes = [helper.make_node("F", ["x"], ["y"], domain="own")]
     model = model_of(nodes, {"x": (FLOAT, [2])}, ["y"], functions=[function])
-    with pytest.raises(RelaxVMError, match="functions are nested deeper than 64, or call"):
+    with pytest.raises(RelaxVMError, match=r"cannot call themselves: own\.F -> own\.F$") as caught:
+        from_onnx(model)
+    assert str(caught.value).count("node (own.F)") == 2
+
+
+def test_functions_that_call_each_other() -> None:
+    branch = helper.make_graph([helper.make_node("G", ["x"], ["b"], domain="own")], "b", [],
+                               [helper.make_tensor_value_info("b", FLOAT, [2])])  # fmt: skip
+    versions = [helper.make_opsetid("", 21), helper.make_opsetid("own", 1)]
+    functions = [
+        helper.make_function("own", "F", ["x"], ["y"], [
+            helper.make_node("Constant", [], ["c"], value=numpy_helper.from_array(np.array(True))),
+            helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=branch),
+        ], versions),
+        helper.make_function("own", "G", ["x"], ["y"], [
+            helper.make_node("F", ["x"], ["y"], domain="own")], versions),
+    ]  # fmt: skip
+    nodes = [helper.make_node("F", ["x"], ["y"], domain="own")]
+    model = model_of(nodes, {"x": (FLOAT, [2])}, ["y"], functions=functions)
+    with pytest.raises(RelaxVMError, match=r"cannot call themselves: own\.F -> own\.G -> own\.F$"):
+        from_onnx(model)
+
+
+def test_a_function_without_a_value_for_its_output() -> None:
+    function = helper.make_function(
+        "own", "F", ["x"], ["z"], [helper.make_node("Neg", ["x"], ["y"])],
+        [helper.make_opsetid("", 21)])  # fmt: skip
+    nodes = [helper.make_node("F", ["x"], ["y"], domain="own")]
+    model = model_of(nodes, {"x": (FLOAT, [2])}, ["y"], functions=[function])
+    with pytest.raises(RelaxVMError, match=r"node \(own\.F\): the function has no value 'z'"):
         from_onnx(model)
 
 
@@ -544,6 +583,70 @@ def test_operators_of_the_user() -> None:
                operators={("own", "Shout"): shout}).tolist() == [5, 10]  # fmt: skip
     with pytest.raises(RelaxVMError, match=r"'y': own\.Shout, version 1: there is no such"):
         from_onnx(model)
+
+
+def test_operators_of_the_user_replace_those_of_the_standard() -> None:
+    def combined(name: str, g: Any, a: Any, b: Any) -> Any:
+        return g.op(name, a, b)
+
+    model = model_of([node("Add", "x w", "y")], {"x": (FLOAT, [2])}, ["y"],
+                     {"w": np.float32([3, 4])})  # fmt: skip
+    for domain in ("", "ai.onnx"):
+        own = {(domain, "Add"): functools.partial(combined, "multiply")}
+        assert run(model, np.float32([1, 2]), operators=own).tolist() == [3, 8]
+
+
+@pytest.mark.parametrize(
+    ("operators", "error", "message"),
+    [
+        ({"Add": max}, TypeError, r"operators: expected keys \(domain, name\) .* got 'Add'"),
+        ({("", "Add"): 3}, TypeError, "operators: expected functions, got 3"),
+        ({("", "Add"): lambda: 3}, TypeError, "whose first parameter is the graph"),
+        ({("", "Add"): lambda g, a, b: None}, RelaxVMError,
+         r"node \(Add\): its function returned None for the output 'y'"),
+        ({("", "Add"): lambda g, a, b: "text"}, RelaxVMError,
+         r"node \(Add\): its function returned 'text', expected an expression, a Value"),
+        ({("", "Add"): lambda g, a, b: [a]}, RelaxVMError,
+         r"node \(Add\): its function returned \["),
+        ({("", "Add"): lambda g, a, b: g.op("nothing", a)}, RelaxVMError,
+         r"node \(Add\): there is no operator 'nothing'"),
+        ({("", "Add"): lambda g, a: a}, RelaxVMError,
+         r"node \(Add\): expected 1 to 1 inputs, got 2"),
+    ],
+)  # fmt: skip
+def test_wrong_operators_of_the_user(
+    operators: Any, error: type[Exception], message: str
+) -> None:
+    model = model_of([node("Add", "x x", "y")], {"x": (FLOAT, [2])}, ["y"])
+    with pytest.raises(error, match=message):
+        from_onnx(model, operators=operators)
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "message"),
+    [
+        ({"shape_dict": {"z": [2]}}, ValueError,
+         r"shape_dict: expected names of inputs \(x\), got 'z'"),
+        ({"dtype_dict": {"z": "float32"}}, ValueError,
+         r"dtype_dict: expected names of inputs \(x\), got 'z'"),
+        ({"shape_dict": [2]}, TypeError, "shape_dict: expected a mapping, got list"),
+        ({"shape_dict": {"x": 3}}, TypeError, r"shape_dict\['x'\]: expected a sequence .* got 3"),
+        ({"shape_dict": {"x": "ab"}}, TypeError, r"shape_dict\['x'\]: expected a sequence"),
+        ({"shape_dict": {"x": [-1]}}, ValueError, r"shape_dict\['x'\]: .* of int64, got -1"),
+        ({"shape_dict": {"x": [1.5]}}, ValueError, r"shape_dict\['x'\]: .* of int64, got 1\.5"),
+        ({"shape_dict": {"x": [True]}}, ValueError, r"shape_dict\['x'\]: .* of int64, got True"),
+        ({"shape_dict": {"x": [1 << 70]}}, ValueError, r"shape_dict\['x'\]: .* of int64, got 118"),
+        ({"shape_dict": {"x": [None]}}, ValueError, r"shape_dict\['x'\]: .* of int64, got None"),
+        ({"dtype_dict": {"x": "flot"}}, TypeError, r"dtype_dict\['x'\]: dtype: 'flot' is not"),
+        ({"dtype_dict": "flot"}, TypeError, "dtype_dict: dtype: 'flot' is not a data type"),
+        ({"opset": "17"}, TypeError, "opset: expected an int, got str"),
+        ({"opset": 0}, ValueError, "opset: expected a version of at least 1, got 0"),
+    ],
+)
+def test_wrong_settings(settings: Any, error: type[Exception], message: str) -> None:
+    model = model_of([node("Neg", "x", "y")], {"x": (FLOAT, [2])}, ["y"])
+    with pytest.raises(error, match=message):
+        from_onnx(model, **settings)
 
 
 def test_all_unsupported_nodes_are_reported_at_once() -> None:

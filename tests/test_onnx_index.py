@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
+from onnx.reference import ReferenceEvaluator
 
 import relaxvm
 from relaxvm.errors import RelaxVMError
@@ -136,6 +137,25 @@ def test_refused(made: Any, inputs: dict[str, Any], message: str) -> None:
     model = model_of([made], {"x": (FLOAT, [2]), **inputs}, ["y"], opset=24)
     with pytest.raises(RelaxVMError, match=message):
         from_onnx(model)
+
+
+@pytest.mark.parametrize("shape", [(2, 0), (2, 0, 3), (0, 3), (2, 3, 0), (2, 3)])
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("version", [11, 13])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "float64"])
+def test_hardmax_along_axes_without_elements(
+    shape: tuple[int, ...], axis: int, version: int, dtype: str
+) -> None:
+    x = np.full(shape, -np.inf, dtype)
+    kind = helper.np_dtype_to_tensor_dtype(x.dtype)
+    for dims in (shape, [f"d{i}" for i in range(len(shape))]):
+        model = model_of([node("Hardmax", "x", "y", axis=axis)], {"x": (kind, dims)}, ["y"],
+                         opset=version)  # fmt: skip
+        found = run(model, x)
+        if x.size and version < 13 and axis < x.ndim - 1:
+            continue  # the reference evaluator takes one axis as later versions do
+        assert found.dtype == dtype
+        np.testing.assert_array_equal(found, ReferenceEvaluator(model).run(None, {"x": x})[0])
 
 
 def test_a_step_with_a_tensor_missing() -> None:

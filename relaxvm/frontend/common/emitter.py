@@ -161,7 +161,10 @@ class Emitter:
         """Bind a call of one of relaxvm's operators; arguments may be values.  Returns the
         variable, or a constant where the operands are a few known numbers, as in the arithmetic of
         shapes."""
-        call = CONSTRUCTORS[name](*map(self._argument, args), **attrs)
+        constructor = CONSTRUCTORS.get(name)
+        if constructor is None:
+            raise ValueError(f"there is no operator {name!r}")
+        call = constructor(*map(self._argument, args), **attrs)
         return _evaluated(call) or self.emit(call)
 
     def op_of_constants(self, name: str, *args: Any, **attrs: Any) -> Var:

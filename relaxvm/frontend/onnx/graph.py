@@ -85,6 +85,7 @@ class Context(Session):
         own: (domain, name) -> operators that the user gave.
         external: files with constants.
         places: the nodes as lines of a text, for errors and profiles.
+        calls: the functions whose bodies are being imported, the outermost first.
     """
 
     def __init__(
@@ -99,15 +100,24 @@ class Context(Session):
         super().__init__(builder, name)
         self.versions = dict(versions)
         self.functions = {(_domain(f.domain), f.name, f.overload): f for f in model.functions}
-        self.own = {key: own_operator(function) for key, function in own.items()}
+        self.own = {_key(each): own_operator(function) for each, function in own.items()}
         self.external = external
         self.places = Places(name)
+        self.calls: list[tuple[str, str, str]] = []
         self.depth = 0
         self.nodes = 0
 
 
 def _domain(name: str) -> str:
     return "" if name == "ai.onnx" else name
+
+
+def _key(given: Any) -> tuple[str, str]:
+    """The domain and name of an operator of the user's."""
+    is_pair = isinstance(given, tuple) and len(given) == 2
+    if not is_pair or not all(isinstance(each, str) for each in given):
+        raise TypeError(f"operators: expected keys (domain, name) of two strings, got {given!r}")
+    return _domain(given[0]), given[1]
 
 
 def kind_of_type(
@@ -258,9 +268,12 @@ class Graph(Emitter):
         results = self.call(node, inputs)
         if len(results) < sum(map(bool, node.output)):
             raise Problem(f"expected {len(node.output)} outputs, the operator has {len(results)}")
+        is_own = (_domain(node.domain), node.op_type) in self.context.own
         for name, value in zip(node.output, results, strict=False):
             if name and value is not None:
                 self[name] = self.with_short_dims(value)
+            elif name and is_own:
+                raise Problem(f"its function returned None for the output {readable(name)!r}")
 
     def call(self, node: messages.Node, inputs: Sequence[Value | None]) -> list[Value | None]:
         """The results of a node."""
@@ -312,6 +325,11 @@ class Graph(Emitter):
             return decided(self, choice.value, choice.types,
                            lambda: self.converted(operator, inputs, attrs))  # fmt: skip
         results = result if isinstance(result, tuple) else (result,)
+        for each in results:
+            if not (each is None or isinstance(each, (Value, Expr, np.ndarray))):
+                raise TypeError(
+                    f"its function returned {each!r}, expected an expression, a Value or an array"
+                )
         return [self.value(each) for each in results]
 
     def attributes_of(self, node: messages.Node, operator: OnnxOperator) -> dict[str, Any]:
@@ -377,8 +395,13 @@ class Graph(Emitter):
     ) -> list[Value | None]:
         """The results of a call of one of the model's own operators: its body is imported here."""
         context = self.context
+        key = _domain(function.domain), function.name, function.overload
+        if key in context.calls:
+            cycle = [*context.calls[context.calls.index(key) :], key]
+            names = " -> ".join(".".join(filter(None, each[:2])) for each in cycle)
+            raise Problem(f"functions of a model cannot call themselves: {readable(names)}")
         if context.depth >= _MOST_DEPTH:
-            raise Problem(f"functions are nested deeper than {_MOST_DEPTH}, or call themselves")
+            raise Problem(f"functions are nested deeper than {_MOST_DEPTH}")
         if len(inputs) > len(function.input):
             raise Problem(f"expected {len(function.input)} inputs, got {len(inputs)}")
         given = {a.name: a for a in function.attribute_proto}
@@ -394,10 +417,15 @@ class Graph(Emitter):
         for name, value in itertools.zip_longest(function.input, inputs):
             body.values[name] = value
         context.depth += 1
+        context.calls.append(key)
         try:
             body.add_nodes(function.node)
         finally:
             context.depth -= 1
+            context.calls.pop()
+        for name, output in zip(function.output, node.output, strict=False):
+            if output and name not in body.values:
+                raise Problem(f"the function has no value {readable(name)!r}, which is its output")
         return [body.values.get(name) for name in function.output]
 
     def add_nodes(self, nodes: Sequence[messages.Node]) -> None:

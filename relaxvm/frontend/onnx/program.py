@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ...dtypes import as_dtype
 from ...errors import FormatError, RelaxVMError
 from ...executable.file_kinds import HEAD_BYTES, KINDS, kind_of
 from ...executable.model_info import is_named
@@ -17,11 +18,12 @@ from ...ir import (
     ANY,
     BlockBuilder,
     Expr,
+    IntImm,
     IRModule,
+    ShapeExpr,
     TensorType,
     Tuple,
     Var,
-    convert_to_expr,
 )
 from ...ir.nesting import headroom
 from ...limits import Limits
@@ -148,7 +150,10 @@ def from_onnx(
         FormatError: the file is not a model, or is malformed.
         RelaxVMError: nodes cannot be imported; the message lists all of unknown operators.
         ValueError: one of `constants_as_inputs` is no constant, or no input; one of `outputs` is no
-            output; or `caches` has an output that does not continue the input.
+            output; `caches` has an output that does not continue the input; `shape_dict` or
+            `dtype_dict` has a name that no input has, or a shape that none can have.
+        TypeError: `dtype_dict` has no data types, `opset` is no int, or `operators` are no
+            functions by domain and name.
         LimitError: a limit is reached.
 
     Source: ``tvm.relax.frontend.onnx.from_onnx`` of apache-tvm 0.27.
@@ -188,6 +193,7 @@ def _import(
 ) -> IRModule:
     assert found.graph is not None
     graph = found.graph
+    _check_settings(graph, name, shape_dict, dtype_dict, opset)
     if constants_as_inputs:
         _leave_to_callers(graph, constants_as_inputs, name)
     versions = {("" if v.domain == "ai.onnx" else v.domain): v.version for v in found.opset_import}
@@ -377,10 +383,68 @@ def _input_kind(
         raise Problem(f"{context.name}: input {readable(name)!r}: expected a data type")
     dims = kind.dims
     if shapes is not None and name in shapes:
-        dims = tuple([
-            context.symbol(d) if isinstance(d, str) else convert_to_expr(d) for d in shapes[name]
-        ])  # fmt: skip
+        dims = _given_shape(context, name, shapes[name])
     return TensorKind(dtype or kind.dtype, -1 if dims is None else len(dims), dims)
+
+
+def _given_shape(context: Context, name: str, given: Sequence[Any]) -> tuple[Expr, ...]:
+    """The shape of an input that the caller gave."""
+    subject = f"{context.name}: shape_dict[{readable(name)!r}]"
+    if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
+        raise TypeError(f"{subject}: expected a sequence of dimensions, got {given!r}")
+    dims: list[Expr] = []
+    dim: Expr | None
+    for each in given:
+        try:
+            (dim,) = ShapeExpr([context.symbol(each) if isinstance(each, str) else each]).values
+        except (TypeError, OverflowError):
+            dim = None
+        is_negative = isinstance(dim, IntImm) and dim.value < 0
+        if dim is None or is_negative or isinstance(each, bool):
+            raise ValueError(
+                f"{subject}: expected lengths of axes, names or expressions of int64, got {each!r}"
+            )
+        dims.append(dim)
+    return tuple(dims)
+
+
+def _check_settings(
+    graph: messages.Graph,
+    model: str,
+    shapes: Mapping[str, Sequence[Any]] | None,
+    dtypes: str | Mapping[str, str] | None,
+    opset: int | None,
+) -> None:
+    """Refuse what a caller says of inputs that the model does not have, and wrong values.
+
+    Raises:
+        ValueError: a name is not that of an input, or a version is below 1.
+        TypeError: something has a wrong type, or is no data type.
+    """
+    names = {each.name for each in graph.input} | {each.name for each in graph.initializer}
+    for label, given in (("shape_dict", shapes), ("dtype_dict", dtypes)):
+        if given is None or isinstance(given, str):
+            continue
+        if not isinstance(given, Mapping):
+            raise TypeError(f"{model}: {label}: expected a mapping, got {type(given).__name__}")
+        for wrong in given:
+            if wrong not in names:
+                known = ", ".join(readable(each.name) for each in graph.input)
+                raise ValueError(
+                    f"{model}: {label}: expected names of inputs ({known}), got {wrong!r}"
+                )
+    said = {"": dtypes} if isinstance(dtypes, str) else dtypes or {}
+    for name, dtype in said.items():
+        try:
+            as_dtype(dtype)
+        except TypeError as error:
+            place = f"dtype_dict[{name!r}]" if name else "dtype_dict"
+            raise TypeError(f"{model}: {place}: {error}") from None
+    if opset is not None:
+        if not isinstance(opset, int):
+            raise TypeError(f"{model}: opset: expected an int, got {type(opset).__name__}")
+        if opset < 1:
+            raise ValueError(f"{model}: opset: expected a version of at least 1, got {opset}")
 
 
 def _refuse_unknown(context: Context, model: messages.Model, graph: messages.Graph) -> None:

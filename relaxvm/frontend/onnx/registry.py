@@ -119,10 +119,11 @@ def _record(
             most += 1
             least += parameter.default is REQUIRED
     doc = inspect.cleandoc(function.__doc__ or "").partition("\n\n")[0].replace("\n", " ")
+    annotations = getattr(function, "__annotations__", {})  # functools.partial has none
     kinds = {
         name: kind
         for name in attributes
-        if (kind := _KINDS.get(str(function.__annotations__.get(name)).removesuffix(" | None")))
+        if (kind := _KINDS.get(str(annotations.get(name)).removesuffix(" | None")))
     }
     most_inputs = None if is_variadic else most
     return OnnxOperator(
@@ -145,7 +146,16 @@ _KINDS: Final[dict[str, tuple[type, ...]]] = {
 
 
 def own_operator(function: Callable[..., Any]) -> OnnxOperator:
-    """The record of a function that a user gave for an operator."""
+    """The record of a function that a user gave for an operator.
+
+    Raises:
+        TypeError: it is no function, or takes no graph.
+    """
+    if not callable(function):
+        raise TypeError(f"operators: expected functions, got {function!r}")
+    if not inspect.signature(function).parameters:
+        raise TypeError(f"operators: expected a function whose first parameter is the graph, "
+                        f"got {function!r}")  # fmt: skip
     return _record(function, 1, None)
 
 

@@ -133,7 +133,8 @@ class ExternalData:
                 f"as bytes; give its path"
             )
         parts = location.split("/")
-        if not location or "\\" in location or ":" in location or {"", ".", ".."} & set(parts):
+        is_odd = any(each in location for each in "\\:\0")
+        if not location or is_odd or {"", ".", ".."} & set(parts):
             raise FormatError(
                 f"{subject}: expected a file in the folder of the model, got {readable(location)!r}"
             )
@@ -142,7 +143,11 @@ class ExternalData:
             path = path / part
             if path.is_symlink():
                 raise FormatError(f"{subject}: {readable(location)!r} is a symbolic link")
-        found = self._open[location] = file_content(path, self._limits, links=False)
+        try:
+            found = self._open[location] = file_content(path, self._limits, links=False)
+        except OSError as error:
+            error.add_note(f"{subject}: its elements are in that file, beside the model")
+            raise
         if isinstance(found.obj, bytes):
             self._bytes += len(found)
             self._limits.check("file_bytes", self._bytes, f"{self.folder}: all external data")

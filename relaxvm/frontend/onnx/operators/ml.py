@@ -276,7 +276,10 @@ def _linear(
     weights = np.array(coefficients, dtype_of_numbers(x)).reshape(rows, -1).T.copy()
     columns = dims_of(g, x, 2, "X")[1]
     if isinstance(columns, IntImm) and columns.value != len(weights):
-        raise Problem(f"coefficients: expected {columns} for each row, got {len(weights)}")
+        raise Problem(
+            f"coefficients: expected {columns} for each of {rows} rows, as X is {x.type}, got "
+            f"{len(weights)}"
+        )
     scores = g.op("matmul", x, weights)
     if not intercepts:
         return scores
