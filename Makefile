@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: build test lint bench docs debug asan tsan fuzz exhaustive clean
+.PHONY: build test lint bench docs debug asan ubsan tsan fuzz exhaustive clean
 
 build: $(READY)
 	$(BIN)/python setup.py -q build_ext --inplace
@@ -36,6 +36,9 @@ debug: $(READY)
 # Builds of their own under build, with sanitizers of gcc, and the tests of native code and of threads.
 asan: $(READY)
 	$(BIN)/python scripts/sanitize.py address
+
+ubsan: $(READY)
+	$(BIN)/python scripts/sanitize.py undefined
 
 tsan: $(READY)
 	$(BIN)/python scripts/sanitize.py thread

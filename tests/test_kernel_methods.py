@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from relaxvm.kernels.cpu import SETS
 
-from . import exhaustive, kernel_methods
+from . import children, exhaustive, kernel_methods
 
 pytestmark = pytest.mark.skipif(not SETS, reason="no kernels for this processor")
 
@@ -16,6 +20,30 @@ pytestmark = pytest.mark.skipif(not SETS, reason="no kernels for this processor"
 def test_every_method_of_every_set_is_run(which: str, method: str, kernel: str) -> None:
     """`python -m tests.kernel_methods` lists those that are not."""
     assert kernel_methods.calls_taken(which, method, kernel, 60)
+
+
+@pytest.mark.parametrize("number", kernel_methods.STRANGE)
+@pytest.mark.parametrize(("which", "method", "kernel"), list(kernel_methods.methods()))
+def test_strange_numbers(which: str, method: str, kernel: str, number: str) -> None:
+    """NaN, infinities and denormals, in all methods that have an operand of floats."""
+    value = kernel_methods.STRANGE[number]
+    taken = kernel_methods.strange_numbers(which, method, kernel, value)
+    # What the products of halves of bytes leave to the reference are infinite sums.
+    assert taken or (method == "nbits.product" and not math.isfinite(value))
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="pages without access")
+@pytest.mark.parametrize("which", SETS)
+def test_no_method_touches_what_is_beside_its_arguments(which: str) -> None:
+    # The root is for the tests; relaxvm is the one that is installed.
+    code = (
+        f"import sys; sys.path.append({str(Path(__file__).parents[1])!r})\n"
+        "from tests.kernel_methods import main; sys.exit(main())"
+    )
+    command = [sys.executable, "-P", "-X", "faulthandler", "-c", code, "--guarded", "--set", which]
+    done = children.run(command, capture_output=True, text=True)
+    wanted = "0 methods that no test runs"
+    assert (done.returncode, done.stdout.strip()) == (0, wanted), done.stderr
 
 
 @pytest.mark.parametrize("name", exhaustive.BOUNDS)

@@ -1116,16 +1116,19 @@ static int64_t lstm_workspace(const RvmKernelCall *call) {
 /* Quantize the states of a step, and add up each row. */
 static Finish quantize_states(const Lstm *l, const float *state, uint8_t *bytes, int32_t *row_sums) {
     float low = 0, high = 0;
+    int has_nan = 0;
     for (int64_t r = 0; r < l->batch; r++) {
         const float *row = state + r * l->padded;
         for (int64_t i = 0; i < l->size; i++) {
             low = row[i] < low ? row[i] : low;
             high = row[i] > high ? row[i] : high;
+            has_nan |= row[i] != row[i];
         }
     }
     float span = high - low, point;
     Finish f = {.function = RVM_NO_INT, .dtype = RVM_DTYPE_U8, .scale = span > 0 ? span / 255 : 1, .high = 255};
     if (!(f.scale > 0)) f.scale = 1; /* so small a span */
+    if (has_nan) f.scale = NAN; /* and so are all products */
     point = -low / f.scale;
     point = point > 0 ? point : 0; /* NaN is 0, too */
     f.zero = ((point > 255 ? 255 : point) + 0x1.8p23f) - 0x1.8p23f;

@@ -89,8 +89,10 @@ static int64_t packed_workspace(const RvmKernelCall *call) {
     return get_packed(call, &p) ? 2 * half_bytes(&p) + rvm_aligned(p.rows * p.blocks * 4) + RVM_ALIGNMENT : -1;
 }
 
-/* Even and odd elements of x, and the sums of its blocks, with zeros behind the last elements. */
-static void take_apart(const Packed *p) {
+/* Even and odd elements of x, and the sums of its blocks, with zeros behind the last elements.  Whether these sums are
+ * finite: otherwise their products with zeros cannot be taken from those of the numbers. */
+static int take_apart(const Packed *p) {
+    float all = 0;
     for (int64_t r = 0; r < p->rows; r++)
         for (int64_t b = 0; b < p->blocks; b++) {
             const float *x = p->x + r * p->terms + b * p->bytes * 2;
@@ -103,7 +105,9 @@ static void take_apart(const Packed *p) {
                 sum += even[i] + odd[i];
             }
             p->sums[r * p->blocks + b] = sum;
+            all += sum - sum;
         }
+    return all == 0;
 }
 
 static inline __attribute__((always_inline)) void multiply(const Packed *p, int64_t n, int64_t first, int rows) {
@@ -166,7 +170,7 @@ static int product(const RvmKernelCall *call) {
     p.even = (float *)rvm_take(&workspace, half_bytes(&p));
     p.odd = (float *)rvm_take(&workspace, half_bytes(&p));
     p.sums = (float *)rvm_take(&workspace, 0);
-    take_apart(&p);
+    if (!take_apart(&p)) return RVM_ASK_REFERENCE;
     return rvm_run_grid(call, &p.grid, multiply_some, &p);
 }
 
