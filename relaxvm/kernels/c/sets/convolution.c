@@ -16,8 +16,10 @@
  */
 #include "convolutions.h"
 
-/* Pixels whose lines stay in the cache while all outputs of them are computed. */
+/* Pixels whose lines stay in the second-level cache while all outputs of them are computed, and bytes of those of which
+ * an output takes a few channels of each line, which stay in the first-level one. */
 #define PIXEL_RUN (RVM_TILE_PIXELS * 16)
+#define GATHERED_BYTES 28000
 
 RVM_TILES(next_pixel, RVM_BLOCK, RVM_BLOCK)
 RVM_TILES(second_pixel, RVM_BLOCK, 2 * RVM_BLOCK)
@@ -219,11 +221,13 @@ static int run_rows(const RvmKernelCall *call, void *work, int64_t piece, int th
     return RVM_OK;
 }
 
-/* Pixels of a run, in an image of so many.  Threads have runs of their own where the weights, which each of them
- * then reads, are at most twice the elements of an image: what one thread has written, another one reads slowly. */
-static int64_t run_of(const RvmKernelCall *call, int64_t pixels, int64_t images, int64_t weights, int64_t image) {
-    int64_t tiles = (pixels + RVM_TILE_PIXELS - 1) / RVM_TILE_PIXELS;
-    int64_t runs = (tiles + PIXEL_RUN / RVM_TILE_PIXELS - 1) / (PIXEL_RUN / RVM_TILE_PIXELS);
+/* Pixels of a run, at most so many of an image's.  Threads have runs of their own where the weights, which each of
+ * them then reads, are at most twice the elements of an image: what one thread has written, another one reads
+ * slowly. */
+static int64_t run_of(const RvmKernelCall *call, int64_t pixels, int64_t most, int64_t images, int64_t weights,
+                      int64_t image) {
+    int64_t tiles = (pixels + RVM_TILE_PIXELS - 1) / RVM_TILE_PIXELS, of_run = most / RVM_TILE_PIXELS;
+    int64_t runs = of_run > 1 ? (tiles + of_run - 1) / of_run : tiles;
     int64_t wanted = (call->threads + images - 1) / images;
     if (weights <= 2 * image && runs % wanted) runs += wanted - runs % wanted;
     if (runs > tiles) runs = tiles;
@@ -265,7 +269,7 @@ static int run_direct(const RvmKernelCall *call, const Conv *c, int item,
     }
     if (d.are_pixels) {
         int64_t pixels = c->rows * c->columns;
-        d.run = run_of(call, pixels, c->images * c->groups, d.lines.weight_block * c->outputs,
+        d.run = run_of(call, pixels, PIXEL_RUN, c->images * c->groups, d.lines.weight_block * c->outputs,
                        c->inputs * RVM_BLOCK * pixels);
         d.rows = (pixels + d.run - 1) / d.run;
     }
@@ -421,8 +425,8 @@ static int gathered(const RvmKernelCall *call) {
                   .columns = are_pixels ? c.rows * c.columns : c.columns};
     /* Without padding all images are at once. */
     int64_t sections = padded ? c.images : 1;
-    g.run = run_of(call, g.columns, c.images / sections * g.rows, count * RVM_BLOCK,
-                   c.inputs * RVM_BLOCK * g.rows * g.columns);
+    g.run = run_of(call, g.columns, GATHERED_BYTES / (c.inputs * LINE_BYTES), c.images / sections * g.rows,
+                   count * RVM_BLOCK, c.inputs * RVM_BLOCK * g.rows * g.columns);
     g.runs = (g.columns + g.run - 1) / g.run;
     int64_t time = conv_time(&c, count / c.outputs) / sections;
     g.grid = rvm_divide(call, time, c.images / sections * g.rows * g.runs, c.outputs);
