@@ -348,7 +348,7 @@ def cast(of: Hostile) -> list[Any]:
 
 
 def packed_product(of: Hostile) -> list[Any]:
-    rows, terms, columns = of.some(1, 3, 6, 129), of.some(64, 50, 32), of.some(5, 20)
+    rows, terms, columns = of.some(1, 3, 6, 15, 129), of.some(64, 50, 32), of.some(5, 20, 150)
     block = of.some(32, 64, 16)
     blocks = -(-terms // block)
     zeros = of.some(None, of.rng.integers(0, 256, columns * -(-blocks // 2)).astype(np.uint8),

@@ -249,10 +249,15 @@ CASES: dict[str, Callable[[], tuple[str, list[Any], list[tuple[int, ...]]]]] = {
          np.abs(drawn(1664)) / 1000, drawn(2, 2, 200), drawn(2, 2, 200), "bidirectional"],
         [(60, 2, 2, 200), (2, 2, 200), (2, 2, 200)],
     ),
+    "product of few rows and 4 bits": lambda: (
+        "matmul_packed",
+        [drawn(3, 1500), drawn_bytes(999, 47, 16), drawn(999 * 47), drawn_bytes(999 * 24), 4, 32],
+        [(3, 999)],
+    ),
     "product of 4 bits": lambda: (
         "matmul_packed",
-        [drawn(5, 1500), drawn_bytes(999, 47, 16), drawn(999 * 47), drawn_bytes(999 * 24), 4, 32],
-        [(5, 999)],
+        [drawn(33, 1500), drawn_bytes(999, 47, 16), drawn(999 * 47), drawn_bytes(999 * 24), 4, 32],
+        [(33, 999)],
     ),
     "quantization range": lambda: (
         "quantization_range", [drawn(2, 9, 90, 91, 16), 140], [(), ()]

@@ -14,7 +14,9 @@ import relaxvm
 from relaxvm import VirtualMachine, build
 from relaxvm.errors import RelaxVMError
 from relaxvm.frontend.onnx import OPERATORS, from_onnx
+from relaxvm.kernels.cpu import SETS
 
+from .kernel_methods import by_method
 from .microsoft_cases import CASES, RESULTS, Case, model_of
 from .onnx_suite import with_known
 
@@ -207,6 +209,35 @@ def test_the_product_with_a_packed_matrix() -> None:
                  bits=2, block=4)  # fmt: skip
     run(*two)
     assert two[-1].tolist() == [[-2 - 1 + 0] * 5] * 2
+
+
+@pytest.mark.parametrize("which", SETS)
+@pytest.mark.parametrize("zeros", [None, "packed", "floats"])
+def test_the_product_with_a_packed_matrix_in_c(which: str, zeros: str | None) -> None:
+    """Beside float64: rows and columns around the edges of tiles and panels, lines that are cut."""
+    run = by_method(which, "nbits.product")
+    rng = np.random.default_rng(0)
+    for rows in (1, 3, 4, 5, 13, 14, 15, 29, 40):
+        for columns in (1, 15, 16, 17, 33, 130):
+            block = int(rng.choice([32, 64, 128]))
+            terms = int(rng.integers(1, 200))
+            blocks = -(-terms // block)
+            x = rng.standard_normal((rows, terms)).astype(np.float32)
+            numbers = rng.integers(0, 16, (columns, blocks, block))
+            bytes_ = (numbers[..., ::2] + 16 * numbers[..., 1::2]).astype(np.uint8)
+            scales = rng.random((columns, blocks)).astype(np.float32)
+            points = rng.integers(0, 16, (columns, blocks + blocks % 2))
+            given = {
+                None: None, "floats": points[:, :blocks].astype(np.float32).reshape(-1),
+                "packed": (points[:, ::2] + 16 * points[:, 1::2]).astype(np.uint8).reshape(-1),
+            }[zeros]  # fmt: skip
+            less = points[:, :blocks, None] if zeros else 8
+            matrix = ((numbers - less) * scales[..., None].astype("float64")).reshape(columns, -1)
+            out = np.full((rows, columns), np.nan, np.float32)
+            run(x, bytes_, scales.reshape(-1), given, 4, block, out)
+            want = x.astype("float64") @ matrix[:, :terms].T
+            size = np.abs(x).astype("float64") @ np.abs(matrix[:, :terms]).T
+            assert (np.abs(out - want) <= 1e-5 * size + 1e-6).all(), (rows, columns, terms, block)
 
 
 @pytest.mark.parametrize(
