@@ -485,6 +485,27 @@ def test_a_program_above_the_bound_is_not_kept(
     assert not entries()
 
 
+def test_files_of_a_program_above_the_bound_are_not_read_for_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(model_with_file())
+    (tmp_path / "w.bin").write_bytes(np.arange(3, dtype="<f4").tobytes())
+    monkeypatch.setenv("RELAXVM_CACHE_SIZE", "11")  # less than the elements alone
+    digests: list[Any] = []
+    real = program_cache._digest_of_file
+    monkeypatch.setattr(
+        program_cache, "_digest_of_file", lambda each: digests.append(each) or real(each)
+    )
+    for _ in range(2):
+        vm = VirtualMachine(relaxvm.compile(path))
+        np.testing.assert_array_equal(vm.main(np.zeros(3, "f4")), [0, 1, 2])
+    assert not [each for each in digests if str(each).endswith("w.bin")]
+    monkeypatch.delenv("RELAXVM_CACHE_SIZE")
+    relaxvm.compile(path)
+    assert [each for each in digests if str(each).endswith("w.bin")]
+
+
 @pytest.mark.parametrize(
     ("text", "size"), [("", 2 << 30), ("5000", 5000), ("2k", 2048), ("3M", 3 << 20),
                        ("1GiB", 1 << 30), ("10 MB", None), ("-1", None), ("lots", None)],

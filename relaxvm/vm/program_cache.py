@@ -545,6 +545,8 @@ def _keep(place: str, key: str, source: _Source, made: VMExecutable, started: fl
         return
     try:
         limit = cache_limit()
+        if sum(getattr(each, "nbytes", 0) for each in made.constants) > limit:
+            return  # before gigabytes are read and written in vain, now and at each later start
         files = made.model.files if made.model is not None else ()
         if files:
             states = _states_of(source, files)
