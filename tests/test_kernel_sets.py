@@ -1085,3 +1085,32 @@ def test_a_choice_is_the_whole_text() -> None:
         with pytest.raises(ValueError, match="function: expected 'relu' or 'gelu'"):
             apply(x, text, out)
     assert not out.any()
+
+
+@pytest.mark.parametrize("which", SETS)
+@pytest.mark.parametrize("kind", ["max", "avg"])
+def test_pools_of_three_columns(kind: str, which: str) -> None:
+    """Windows that share columns: edges, padding wider than the window, rows apart, NaN."""
+    name = f"nn.{kind}_pool2d_blocks"
+    run, wanted = of_set(name, which), reference(name)
+    rng = np.random.default_rng(0)
+    for _ in range(150):
+        shape = (int(rng.integers(1, 3)), 2, *rng.integers(1, 9, 2).tolist(), BLOCK)
+        size, stride = (int(rng.integers(1, 4)), 3), (int(rng.integers(1, 3)), 1)
+        dilation = (int(rng.integers(1, 3)), 1)
+        padding = tuple(rng.integers(0, 5, 4).tolist())
+        flags = [bool(each) for each in rng.integers(0, 2, 2 if kind == "avg" else 1)]
+        rooms = [shape[2 + i] + padding[i] + padding[2 + i] - dilation[i] * (size[i] - 1) - 1
+                 for i in (0, 1)]  # fmt: skip
+        if min(rooms) < 0 or rooms[0] % stride[0]:
+            continue
+        out = (*shape[:2], rooms[0] // stride[0] + 1, rooms[1] + 1, BLOCK)
+        x = rng.standard_normal(shape).astype("f4")
+        x[rng.random(shape) < 0.02] = rng.choice(np.array([np.nan, np.inf, -np.inf], "f4"))
+        got, want = np.full(out, 7, "f4"), np.full(out, 9, "f4")
+        given = (x, size, stride, padding, dilation, *flags)
+        with np.errstate(all="ignore"):
+            run(*given, got)
+            wanted(*given, want)
+        tolerance = 1e-5 if kind == "avg" else 0
+        np.testing.assert_allclose(got, want, tolerance, tolerance, err_msg=str(given[1:]))

@@ -290,15 +290,60 @@ typedef struct {
     RvmGrid grid;   /* rows of all images, and blocks */
 } Pool;
 
+static inline vf pooled(vf a, vf b, int is_mean) { return is_mean ? a + b : rvm_greater(a, b); }
+
+/* A row of windows of three columns side by side: those that windows share are read once.  `from` is the first of
+ * `taps` rows, which are `row_step` floats apart; `padded` are the rows that count with padding, 0 without. */
+static inline __attribute__((always_inline)) void pool_triples(const Axis *columns, const float *from, int64_t taps,
+                                                               int64_t row_step, int64_t padded, float *to,
+                                                               int is_mean) {
+    for (int lane = 0; lane < RVM_BLOCK; lane += RVM_LANES) {
+        vf none = rvm_all(is_mean ? 0.0f : -INFINITY), last[3] = {none, none, none};
+        for (int64_t at = -2; at < columns->results; at++) { /* the windows before the first one have no result */
+            int64_t start = at - columns->before, next = start + 2;
+            vf column = none;
+            if (next >= 0 && next < columns->length)
+                for (int64_t ky = 0; ky < taps; ky++)
+                    column = pooled(column, rvm_load(from + ky * row_step + next * RVM_BLOCK + lane), is_mean);
+            last[0] = last[1];
+            last[1] = last[2];
+            last[2] = column;
+            if (at < 0) continue;
+            vf result = pooled(pooled(last[0], last[1], is_mean), last[2], is_mean);
+            if (is_mean) {
+                int64_t left = start < 0 ? -start : 0, right = columns->length - start;
+                int64_t count = taps * ((right < 3 ? right : 3) - left);
+                if (padded) count = padded * taps_padded(columns, at);
+                result = count > 0 ? result / rvm_all((float)count) : rvm_all(0);
+            }
+            rvm_store(to + at * RVM_BLOCK + lane, result);
+        }
+    }
+}
+
 /* Rows of results of a block of channels, counted over all images. */
 static inline __attribute__((always_inline)) int pool_block(const RvmKernelCall *call, const Pool *p, int64_t n,
                                                             int64_t from_row, int64_t to_row, int is_mean) {
     const Axis rows = p->rows, columns = p->columns;
     const float *from = p->x + n * rows.length * columns.length * RVM_BLOCK;
     float *to = p->out + (n * rows.results + from_row) * columns.results * RVM_BLOCK;
+    int are_triples = columns.size == 3 && columns.stride == 1 && columns.dilation == 1;
     for (int64_t y = from_row; y < to_row; y++) {
         int64_t top, bottom;
         taps_inside(&rows, y, &top, &bottom);
+        if (are_triples) {
+            int64_t padded = is_mean && p->count_include_pad ? taps_padded(&rows, y) : 0;
+            int64_t row = bottom > top ? y * rows.stride - rows.before + top * rows.dilation : 0;
+            const float *line = from + row * columns.length * RVM_BLOCK;
+            int64_t row_step = rows.dilation * columns.length * RVM_BLOCK;
+            if (bottom - top == 3)
+                pool_triples(&columns, line, 3, row_step, padded, to, is_mean);
+            else
+                pool_triples(&columns, line, bottom - top, row_step, padded, to, is_mean);
+            to += columns.results * RVM_BLOCK;
+            if (rvm_must_stop(call, columns.results * (bottom - top + 3) * RVM_BLOCK * 4)) return RVM_FAILED;
+            continue;
+        }
         for (int64_t at = 0; at < columns.results; at++) {
             int64_t left, right;
             taps_inside(&columns, at, &left, &right);
