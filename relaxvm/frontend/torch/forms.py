@@ -60,8 +60,8 @@ Tensor: TypeAlias = Union[Value, Expr]  # noqa: UP007
 """A tensor: an argument of a converter, or what it has computed."""
 
 
-def each_of(*names: str) -> Callable[[F], F]:
-    """As `aten`, for a function whose first parameter is the name of the operator without its
+def each_of(*names: str, back: Callable[..., Any] | None = None) -> Callable[[F], F]:
+    """As `aten`, for functions whose first parameter is the name of the operator without its
     overload, such as "amax"."""
 
     def register(function: F) -> F:
@@ -71,7 +71,7 @@ def each_of(*names: str) -> Callable[[F], F]:
             bound.__doc__ = function.__doc__
             bound.__annotations__ = function.__annotations__
             bound.__qualname__ = function.__qualname__  # type: ignore[attr-defined]
-            aten(name)(bound)
+            aten(name, back=back and partial(back, base))(bound)
         return function
 
     return register

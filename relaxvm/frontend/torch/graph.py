@@ -160,6 +160,8 @@ class Graph(Emitter):
         graph: its message.
         autocast: the data type that operators may choose for float32; None where they do not.
         bounded: indices and the length that they are for -> the same indices, checked.
+        ranges: what the results of the current operator take of its argument, as keys of views;
+            empty if it does not say so.
         watched: names of tensors that are kept here as their nodes left them; None before that.
     """
 
@@ -170,6 +172,7 @@ class Graph(Emitter):
         self.graph = graph
         self.autocast: str | None = None
         self.node: messages.Node | None = None
+        self.ranges: list[tuple[Any, ...]] = []
         self.bounded: dict[tuple[Expr, Any], Expr] = {}
         self.watched: dict[str, Value | None] = {}
         self._rewritten: dict[str, Any] = {}
@@ -407,6 +410,7 @@ class Graph(Emitter):
 
     def call(self, operator: AtenOperator, arguments: Mapping[str, Any]) -> Any:
         """What an operator's function returns, as values."""
+        self.ranges = []
         if operator.back is None:  # what a view takes is taken again after a change
             for value in arguments.values():
                 _mapped(_use, value)
@@ -507,6 +511,7 @@ class Graph(Emitter):
         if len(results) < len(outputs):
             raise Problem(f"expected {len(outputs)} results, the operator has {len(results)}")
         is_list = isinstance(result, (tuple, list))
+        ranges = self.ranges
         for i, (output, each) in enumerate(zip(outputs, results, strict=False)):
             if output.kind == "as_tensor":
                 name = output.value.name
@@ -525,7 +530,7 @@ class Graph(Emitter):
                     self.values[name] = base
                 else:
                     view = self._view(operator, arguments, self[name], i if is_list else None)
-                    view.key = key_of(base_name(node.target), arguments)
+                    view.key = ranges[i] if ranges else key_of(base_name(node.target), arguments)
                     self.values[name] = view
             elif output.kind in ("as_sym_int", "as_sym_float", "as_sym_bool"):
                 self._define_number(output, each)
@@ -578,9 +583,12 @@ class Graph(Emitter):
         back = operator.back
         assert back is not None
         extra = {} if part is None else {"part": part}
+        node = self.node
 
         def take(old: Value) -> Value:
+            current, self.node = self.node, node
             found = self.call(operator, {first: old, **rest})
+            self.node = current
             found = found if part is None else found[part]
             assert isinstance(found, Value)
             return found

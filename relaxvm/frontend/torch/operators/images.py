@@ -159,10 +159,6 @@ def _upsample_nearest(
     is_exact = "exact" in name
     count = int(name[-2])
     size = _sizes(x, output_size, scales or [None] * count, count)
-    coordinates, rounding = ("half_pixel", "round_prefer_ceil") if is_exact else (
-        "asymmetric", "floor")  # fmt: skip
-    if is_exact:
-        rounding = "round_prefer_floor"
     dims = dims_of(x)
     found = x
     for i, (new, scale) in enumerate(zip(size, scales or [None] * count, strict=True)):
@@ -172,11 +168,8 @@ def _upsample_nearest(
             if scales and all(each is not None and float(each).is_integer() for each in scales):
                 found = _repeated(c, found, axis, int(scale))
                 continue
-            if count == 2 and scales and not is_exact:
-                found = _nearest(c, found, axis, new, scale)
-                continue
-            return _resized(c, x, size, "nearest_neighbor", coordinates, rounding,
-                            scales or [None] * count)  # fmt: skip
+            found = _nearest(c, found, axis, new, scale, is_exact, count == 2 and not is_exact)
+            continue
         if count == 2 and not is_exact and new in (old, 2 * old):
             scale = new // old if old else 1  # torch takes no notice of the factor
         step = np.float32(1 / scale) if scale else np.float32(old) / np.float32(new)
@@ -188,13 +181,27 @@ def _upsample_nearest(
     return found
 
 
-def _nearest(c: Emitter, x: Tensor, axis: int, new: Any, scale: float) -> Tensor:
-    """R.take along an axis whose length only the run knows."""
+def _nearest(
+    c: Emitter, x: Tensor, axis: int, new: Any, scale: float | None, is_exact: bool,
+    is_same_or_double: bool,
+) -> Tensor:  # fmt: skip
+    """R.take along an axis whose length only the run knows.
+
+    Args:
+        is_same_or_double: whether the same and twice the length take no notice of the scale.
+    """
     old = prim.as_scalar(dims_of(x)[axis])
-    factor = prim.as_scalar(float(np.float32(1 / scale)))
-    step = prim.select(prim.equal(new, old), prim.as_scalar(1.0),
-                       prim.select(prim.equal(new, old * 2), prim.as_scalar(0.5), factor))
-    places = c.op("multiply", c.op("arange", 0, new, 1, "float32"), number(c, step, "float32"))
+    if scale:
+        step = prim.as_scalar(float(np.float32(1 / scale)))
+    else:
+        step = prim.cast(old, "float64") / prim.cast(new, "float64")
+    if is_same_or_double and scale:
+        step = prim.select(prim.equal(new, old), prim.as_scalar(1.0),
+                           prim.select(prim.equal(new, old * 2), prim.as_scalar(0.5), step))
+    first = c.op("arange", 0, new, 1, "float32")
+    if is_exact:
+        first = c.op("add", first, number(c, 0.5, "float32"))
+    places = c.op("multiply", first, number(c, step, "float32"))
     index = c.op("astype", c.op("floor", places), "int64")
     return c.op("take", x, c.op("minimum", index, number(c, length(old - 1), "int64")), axis)
 

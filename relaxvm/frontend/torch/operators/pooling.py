@@ -24,10 +24,11 @@ from ..forms import (
     per_axis,
     rank_of,
     reshaped,
+    same_dim,
     tensor_type,
 )
 from .neural import padded
-from .shapes import expand
+from .shapes import expand, moved, permuted
 
 __all__: list[str] = []
 
@@ -151,6 +152,37 @@ def _averaged(
     return c.op("divide", means, parts)
 
 
+def _means_of_parts(c: Emitter, x: Tensor, sizes: list[Any]) -> Tensor:
+    """adaptive_avg_pool for sizes that only the run knows: products with the weights that the
+    elements of each axis have in each part."""
+    dtype = dtype_of(x)
+    found = x if dtype == "float64" else cast(c, x, "float32")
+    for axis, new in enumerate(sizes, 2):
+        old = dims_of(x)[axis]
+        if same_dim(old, new):
+            continue
+        first, end = _bounds_of_parts(c, old, new)
+        place = c.op("arange", 0, old, 1, "int64")
+        inside = c.op("logical_and", c.op("greater_equal", place, first),
+                      c.op("less", place, end))  # fmt: skip
+        weights = c.op("divide", cast(c, inside, dtype_of(found)),
+                       cast(c, c.op("subtract", end, first), dtype_of(found)))  # fmt: skip
+        rows = moved(c, found, axis, rank_of(x) - 1)
+        product = c.op("matmul", rows, permuted(c, weights, [1, 0]))
+        found = moved(c, product, rank_of(x) - 1, axis)
+    return cast(c, found, dtype)
+
+
+def _bounds_of_parts(c: Emitter, old: Any, new: Any) -> tuple[Tensor, Tensor]:
+    """Where the parts of an axis begin and end, as columns; lengths are known by the run alone."""
+    count, whole, one = (number(c, each, "int64") for each in (new, old, 1))
+    part = reshaped(c, c.op("arange", 0, new, 1, "int64"), [new, 1])
+    first = c.op("floor_divide", c.op("multiply", part, whole), count)
+    last = c.op("multiply", c.op("add", part, one), whole)
+    end = c.op("floor_divide", c.op("subtract", c.op("add", last, count), one), count)
+    return first, end
+
+
 def _parts(size: int, count: int) -> tuple[list[int], list[int]]:
     return ([i * size // count for i in range(count)],
             [-(-(i + 1) * size // count) for i in range(count)])  # fmt: skip
@@ -172,10 +204,25 @@ def adaptive_avg_pool(name: str, c: Emitter, self: Tensor, output_size: Any) -> 
     x, is_single = _batched(c, self, count)
     sizes = _adaptive_sizes(self, output_size, count)
     if all(isinstance(each, int) and each == 1 for each in sizes):
-        found = c.op("mean", x, list(range(2, 2 + count)), True)
-    else:
+        found: Tensor = c.op("mean", x, list(range(2, 2 + count)), True)
+    elif all(isinstance(each, int) for each in sizes):
         found = c.op(f"nn.adaptive_avg_pool{count}d", x, sizes)
+    else:
+        found = _means_of_parts(c, x, sizes)
     return _single(c, found, is_single)
+
+
+def _rows_of_parts(c: Emitter, old: Any, new: Any) -> Tensor:
+    """Each part of an axis as a row of indices, which repeat where the part is short."""
+    if isinstance(old, int) and isinstance(new, int):
+        starts, ends = _parts(old, new)
+        width = max(b - a for a, b in zip(starts, ends, strict=True))
+        return c.expr(np.array([[min(a + j, b - 1) for j in range(width)]
+                                for a, b in zip(starts, ends, strict=True)]))  # fmt: skip
+    first, end = _bounds_of_parts(c, old, new)
+    width = length((old + (new - 1)) // new + 1)
+    places = c.op("add", first, c.op("arange", 0, width, 1, "int64"))
+    return c.op("minimum", places, c.op("subtract", end, number(c, 1, "int64")))
 
 
 @each_of("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d")
@@ -185,21 +232,15 @@ def adaptive_max_pool(name: str, c: Emitter, self: Tensor, output_size: Any) -> 
     x, is_single = _batched(c, self, count)
     sizes = _adaptive_sizes(self, output_size, count)
     dims = dims_of(x)
-    if not all(isinstance(each, int) for each in [*dims[2:], *sizes]):
-        raise Problem(f"{name}: expected axes of known lengths")
     dtype = dtype_of(x)
-    # For each axis, each part as a row of indices, which repeat where the part is short.
     values = x
-    places: Tensor = c.expr(np.arange(math.prod(dims[2:])).reshape([1, 1, *dims[2:]]))
-    places = expand(c, places, dims)
+    places: Tensor = c.op("arange", 0, numel(dims[2:]), 1, "int64")
+    places = expand(c, reshaped(c, places, [1, 1, *dims[2:]]), dims)
     for i, size in enumerate(sizes):
         axis = 2 + i
-        starts, ends = _parts(dims[axis], size)
-        width = max(b - a for a, b in zip(starts, ends, strict=True))
-        index = np.array([[min(a + j, b - 1) for j in range(width)]
-                          for a, b in zip(starts, ends, strict=True)])  # fmt: skip
-        rows = c.op("take", values, c.expr(index), axis)
-        row_places = c.op("take", places, c.expr(index), axis)
+        index = _rows_of_parts(c, dims[axis], size)
+        rows = c.op("take", values, index, axis)
+        row_places = c.op("take", places, index, axis)
         best = c.op("argmax", rows, axis + 1, True)
         values = c.op("squeeze", c.op("gather_elements", rows, best, axis + 1), [axis + 1])
         places = c.op("squeeze", c.op("gather_elements", row_places, best, axis + 1), [axis + 1])

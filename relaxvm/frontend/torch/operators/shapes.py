@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -184,7 +184,11 @@ def atleast_each(name: str, c: Emitter, tensors: Any) -> Any:
     return [atleast(name, c, each) for each in tensors]
 
 
-@each_of("atleast_1d", "atleast_2d", "atleast_3d")
+def atleast_back(name: str, c: Emitter, self: Tensor, new: Tensor) -> Tensor:
+    return _as_before(c, self, new)
+
+
+@each_of("atleast_1d", "atleast_2d", "atleast_3d", back=atleast_back)
 def atleast(name: str, c: Emitter, self: Tensor) -> Tensor:
     """The tensor with axes of length 1, so that it has 1, 2 or 3."""
     dims, count = dims_of(self), int(name[-2])
@@ -537,12 +541,20 @@ def _part_back(
     return slice_scatter(c, self, new, axis, length(start), length(start + sizes[part]))
 
 
+def _equal_part_back(
+    c: Emitter, self: Tensor, new: Tensor, axis: int, size: Any, part: int
+) -> Tensor:
+    """The whole, with another part: all parts but the last one are equally long."""
+    start, whole = size * part, dims_of(self)[axis]
+    return slice_scatter(c, self, new, axis, length(start),
+                         length(prim.minimum(start + size, whole)))  # fmt: skip
+
+
 def split_back(
     c: Emitter, self: Tensor, new: Tensor, split_size: Any, dim: int = 0, part: int = 0
 ) -> Tensor:
     axis = axis_of(self, dim)
-    sizes = _chunk_sizes(dims_of(self)[axis], length(split_size))
-    return _part_back(c, self, new, axis, sizes, part)
+    return _equal_part_back(c, self, new, axis, length(split_size), part)
 
 
 def split_sizes_back(
@@ -557,8 +569,8 @@ def chunk_back(
     c: Emitter, self: Tensor, new: Tensor, chunks: int, dim: int = 0, part: int = 0
 ) -> Tensor:
     axis = axis_of(self, dim)
-    size = known(dims_of(self)[axis], "chunk")
-    return _part_back(c, self, new, axis, _chunk_sizes(size, -(-size // chunks)), part)
+    size = length((dims_of(self)[axis] + (chunks - 1)) // chunks)
+    return _equal_part_back(c, self, new, axis, size, part)
 
 
 def unbind_back(
@@ -567,24 +579,28 @@ def unbind_back(
     return select_scatter(c, self, new, dim, part)
 
 
-def _chunk_sizes(size: Any, part: Any) -> list[Any]:
-    if not isinstance(size, int) or not isinstance(part, int):
-        raise Problem("split: expected an axis of known length")
+def _chunk_sizes(size: int, part: int) -> list[Any]:
     if part == 0:
         return [0]
     return [min(part, size - start) for start in range(0, size, part)] or [0]
 
 
-@aten("split.Tensor", "unsafe_split.Tensor", back=split_back)
+@aten("split.Tensor", "unsafe_split.Tensor", "split_copy.Tensor", back=split_back)
 def split(c: Emitter, self: Tensor, split_size: Any, dim: int = 0) -> Any:
     """R.strided_slice of parts of equal size."""
     axis = axis_of(self, dim)
     size, part = dims_of(self)[axis], length(split_size)
-    if not isinstance(size, int) and isinstance(part, int):
-        raise Problem("split: expected an axis of known length")
     if same_dim(size, part):
         return [self]
-    return _parts(c, self, axis, _chunk_sizes(size, part))
+    if isinstance(size, int) and isinstance(part, int):
+        return _parts(c, self, axis, _chunk_sizes(size, part))
+    count = _count_of_results(c)  # for which the program was exported
+    return _parts(c, self, axis, [*[part] * (count - 1), length(size - part * (count - 1))])
+
+
+def _count_of_results(c: Any) -> int:
+    """How many tensors the graph takes from the current node."""
+    return len(c.node.outputs[0].value)
 
 
 @aten("split_with_sizes", "split.sizes", "split_with_sizes_copy", "unsafe_split_with_sizes",
@@ -614,58 +630,110 @@ def chunk(c: Emitter, self: Tensor, chunks: int, dim: int = 0) -> Any:
 _SPLIT_AXES = {"hsplit": 1, "vsplit": 0, "dsplit": 2, "tensor_split": 0}
 
 
-@each_of("tensor_split.sections", "hsplit.int", "vsplit.int", "dsplit.int")
+_Ranges: TypeAlias = list[tuple[Any, Any]]
+"""Where parts begin and end."""
+
+
+def _sections(size: Any, count: int) -> _Ranges:
+    """Parts whose sizes differ by one at most."""
+    lengths = [length((size + (count - 1 - i)) // count) for i in range(count - 1)]
+    bounds = [0, *[length(each) for each in itertools.accumulate(lengths)], size]
+    return [*itertools.pairwise(bounds)]
+
+
+def _between(size: Any, indices: Any) -> _Ranges:
+    """Parts between indices; one that ends before it begins is empty."""
+    bounds = [0, *[_bound(each, size, 0) for each in indices], size]
+    return [
+        (a, max(a, b) if isinstance(a, int) and isinstance(b, int) else b)
+        for a, b in itertools.pairwise(bounds)
+    ]
+
+
+def _slices(c: Any, x: Tensor, axis: int, ranges: _Ranges) -> list[Tensor]:
+    c.ranges = [(axis, start, end, 1) for start, end in ranges]
+    return [sliced(c, x, axis, start, end) for start, end in ranges]
+
+
+def _slice_back(
+    c: Emitter, x: Tensor, new: Tensor, axis: int, bounds: tuple[Any, Any]
+) -> Tensor:
+    return slice_scatter(c, x, new, axis, *bounds)
+
+
+def tensor_split_back(
+    name: str, c: Emitter, self: Tensor, new: Tensor, sections: int, dim: int | None = None,
+    part: int = 0,
+) -> Tensor:  # fmt: skip
+    axis = _split_axis(name, self, dim)
+    return _slice_back(c, self, new, axis, _sections(dims_of(self)[axis], sections)[part])
+
+
+@each_of("tensor_split.sections", "hsplit.int", "vsplit.int", "dsplit.int", back=tensor_split_back)
 def tensor_split(
     name: str, c: Emitter, self: Tensor, sections: int, dim: int | None = None
 ) -> Any:
     """R.strided_slice of a number of parts whose sizes differ by one at most."""
     axis = _split_axis(name, self, dim)
-    size = known(dims_of(self)[axis], name)
-    small, more = divmod(size, sections)
-    return _parts(c, self, axis, [small + (i < more) for i in range(sections)])
+    return _slices(c, self, axis, _sections(dims_of(self)[axis], sections))
 
 
-@aten("tensor_split.tensor_indices_or_sections")
-def tensor_split_by(
-    c: Emitter, self: Tensor, tensor_indices_or_sections: Tensor, dim: int = 0
-) -> Any:
-    """R.strided_slice of a constant number of parts, or of the parts between indices."""
-    given = constant_of(tensor_indices_or_sections)
-    if given is not None and given.ndim == 0:
-        return tensor_split("tensor_split", c, self, int(given), dim)
-    if given is not None:
-        return tensor_split_at("tensor_split", c, self, given.tolist(), dim)
-    if rank_of(tensor_indices_or_sections) == 0:
-        raise Problem("tensor_split: expected a constant number of parts, got a tensor")
-    size = dims_of(self)[axis_of(self, dim)]
-    whole, none = number(c, size, "int64"), number(c, 0, "int64")
-    places = cast(c, tensor_indices_or_sections, "int64")
-    places = c.op("where", c.op("less", places, none), c.op("add", places, whole), places)
-    places = c.op("minimum", c.op("maximum", places, none), whole)
-    count = known(dims_of(places)[0], "tensor_split")
-    before: Tensor = none
-    ends = []
-    for i in range(count):  # a part that ends before it begins is empty
-        end = c.op("take", places, number(c, i, "int64"), 0)
-        ends.append((counted(c, before), counted(c, c.op("maximum", before, end))))
-        before = end
-    ends.append((counted(c, before), size))
-    axis = axis_of(self, dim)
-    return [sliced(c, self, axis, start, end) for start, end in ends]
+def tensor_split_at_back(
+    name: str, c: Emitter, self: Tensor, new: Tensor, indices: Any, dim: int | None = None,
+    part: int = 0,
+) -> Tensor:  # fmt: skip
+    axis = _split_axis(name, self, dim)
+    return _slice_back(c, self, new, axis, _between(dims_of(self)[axis], indices)[part])
 
 
-@each_of("tensor_split.indices", "hsplit.array", "vsplit.array", "dsplit.array")
+@each_of("tensor_split.indices", "hsplit.array", "vsplit.array", "dsplit.array",
+         back=tensor_split_at_back)  # fmt: skip
 def tensor_split_at(
     name: str, c: Emitter, self: Tensor, indices: Any, dim: int | None = None
 ) -> Any:
     """R.strided_slice of the parts between indices."""
     axis = _split_axis(name, self, dim)
-    size = dims_of(self)[axis]
-    bounds = [0, *[_bound(each, size, 0) for each in indices], size]
-    return [
-        sliced(c, self, axis, a, max(a, b) if isinstance(a, int) and isinstance(b, int) else b)
-        for a, b in itertools.pairwise(bounds)
-    ]
+    return _slices(c, self, axis, _between(dims_of(self)[axis], indices))
+
+
+def _split_ranges(c: Emitter, x: Tensor, axis: int, indices_or_sections: Tensor) -> _Ranges:
+    """Parts as a tensor says."""
+    size = dims_of(x)[axis]
+    given = constant_of(indices_or_sections)
+    if given is not None:
+        return _between(size, given.tolist()) if given.ndim else _sections(size, int(given))
+    if rank_of(indices_or_sections) == 0:
+        raise Problem("tensor_split: expected a constant number of parts, got a tensor")
+    whole, none = number(c, size, "int64"), number(c, 0, "int64")
+    places = cast(c, indices_or_sections, "int64")
+    places = c.op("where", c.op("less", places, none), c.op("add", places, whole), places)
+    places = c.op("minimum", c.op("maximum", places, none), whole)
+    count = known(dims_of(places)[0], "tensor_split")
+    before: Tensor = none
+    ranges = []
+    for i in range(count):  # a part that ends before it begins is empty
+        end = c.op("take", places, number(c, i, "int64"), 0)
+        ranges.append((counted(c, before), counted(c, c.op("maximum", before, end))))
+        before = end
+    return [*ranges, (counted(c, before), size)]
+
+
+def tensor_split_by_back(
+    c: Emitter, self: Tensor, new: Tensor, tensor_indices_or_sections: Tensor, dim: int = 0,
+    part: int = 0,
+) -> Tensor:  # fmt: skip
+    axis = axis_of(self, dim)
+    ranges = _split_ranges(c, self, axis, tensor_indices_or_sections)
+    return _slice_back(c, self, new, axis, ranges[part])
+
+
+@aten("tensor_split.tensor_indices_or_sections", back=tensor_split_by_back)
+def tensor_split_by(
+    c: Emitter, self: Tensor, tensor_indices_or_sections: Tensor, dim: int = 0
+) -> Any:
+    """R.strided_slice of a constant number of parts, or of the parts between indices."""
+    axis = axis_of(self, dim)
+    return _slices(c, self, axis, _split_ranges(c, self, axis, tensor_indices_or_sections))
 
 
 def _split_axis(name: str, x: Tensor, dim: int | None) -> int:

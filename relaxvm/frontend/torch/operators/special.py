@@ -606,7 +606,8 @@ for _prefix in ("special_", "special_shifted_"):
     for _name, _above, _below in (
         ("t", 0.0, None), ("u", 1.0, "sin"), ("v", 0.5, "cos"), ("w", 0.5, "sin"),
     ):  # fmt: skip
-        aten(f"{_prefix}chebyshev_polynomial_{_name}")(
+        _full = f"{_prefix}chebyshev_polynomial_{_name}"
+        aten(_full, f"{_full}.x_scalar", f"{_full}.n_scalar")(
             _chebyshev_operator(_name, _above, _below, "shifted" in _prefix)
         )
 
