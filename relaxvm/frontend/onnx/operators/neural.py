@@ -222,8 +222,11 @@ def lrn(
         part = g.op("strided_slice", square, [1], [i], [dims[1] + i])
         total = part if total is None else g.op("add", total, part)
     factor = g.op("multiply", total, scalar(g, alpha / size, x))
-    power = g.op("power", g.op("add", factor, scalar(g, bias, x)), scalar(g, beta, x))
-    return g.op("divide", x, power)
+    base = g.op("add", factor, scalar(g, bias, x))
+    if beta == 0.75:  # the usual one: roots take a third of the time of a power, on one thread
+        root = g.op("sqrt", base)
+        return g.op("divide", x, g.op("multiply", root, g.op("sqrt", root)))
+    return g.op("divide", x, g.op("power", base, scalar(g, beta, x)))
 
 
 @onnx("Pad", since=11)
