@@ -255,6 +255,8 @@ KERNEL_CALLS: dict[str, Any] = {
         *[np.ones((1, 8, 300, 64), "f4")] * 3, None, None, "TopLeft", 1,
         np.ones((1, 300, 8, 64), "f4")],
     "nn.softmax_rows": lambda: [np.ones((1000, 1000), "f4"), 1.0, np.ones((1000, 1000), "f4")],
+    "nn.lrn": lambda: [np.ones((1, 64, 1 << 14), "f4"), 5, 1e-4, 0.75, 1.0,
+                       np.ones((1, 64, 1 << 14), "f4")],
     "nn.layer_norm_rows": lambda: [np.ones((1000, 1000), "f4"), np.ones(1000, "f4"),
                                    np.ones(1000, "f4"), 1e-5, np.ones((1000, 1000), "f4")],
     "nn.apply": lambda: [np.ones(1 << 20, "f4"), "gelu", np.ones(1 << 20, "f4")],

@@ -208,6 +208,9 @@ CALLS: dict[str, list[Any]] = {
                  None, 1, np.ones((1, 40, 2, 16), "f4")]],
     f"{PREFIX}nn.softmax_rows": [
         lambda: [integers(9000, "f4").reshape(90, 100), 0.5, np.ones((90, 100), "f4")]],
+    f"{PREFIX}nn.lrn": [
+        lambda: [integers(9000, "f4").reshape(1, 90, 100), 5, 0.5, 0.75, 1.0,
+                 np.ones((1, 90, 100), "f4")]],
     f"{PREFIX}nn.layer_norm_rows": [
         lambda: [integers(9000, "f4").reshape(90, 100), np.ones(100, "f4"), np.ones(100, "f4"),
                  1e-5, np.ones((90, 100), "f4")]],

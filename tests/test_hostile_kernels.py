@@ -160,6 +160,12 @@ def softmax_rows(of: Hostile) -> list[Any]:
     return [of.tensor(*shape), of.some(1.0, 0.5, -2.0), of.tensor(*shape)]
 
 
+def lrn(of: Hostile) -> list[Any]:
+    shape = of.some(1, 2), of.some(7, 1, 20), of.some(5, 16, 300)
+    return [of.tensor(*shape), of.some(5, 1, 2, 30), of.some(0.5, -1.0), of.some(0.75, 0.5, 1.0),
+            of.some(1.0, 2.0), of.tensor(*shape)]  # fmt: skip
+
+
 def attention_tiles(of: Hostile) -> list[Any]:
     batch, heads, queries = of.some(2, 1), of.some(2, 1), of.some(5, 1, 20)
     keys, size, depth = of.some(7, 16, 1), of.some(8, 20), of.some(8, 3)
@@ -428,6 +434,7 @@ MAKERS: dict[str, Callable[[Hostile], list[Any]]] = {
     "nn.linear_bfloat16": linear_bfloat16,
     "nn.linear_blocks": linear_blocks,
     "nn.linear_float16": linear_float16,
+    "nn.lrn": lrn,
     "nn.lstm_blocks": lstm_blocks,
     "nn.max_pool2d_blocks": pool(1),
     "nn.softmax_rows": softmax_rows,

@@ -735,6 +735,45 @@ def test_rows(which: str) -> None:
         np.testing.assert_array_equal(x, out)
 
 
+def exact_lrn(x: np.ndarray, size: int, factor: float, power: float, bias: float) -> np.ndarray:
+    """Channel by channel, from cumulative sums of squares."""
+    wide = x.astype(np.longdouble)
+    sums = np.concatenate([np.zeros_like(wide[:, :1]), np.cumsum(wide * wide, 1)], 1)
+    out, channels = np.empty_like(wide), x.shape[1]
+    for c in range(channels):
+        first, end = max(0, c - (size - 1) // 2), min(channels, c + size // 2 + 1)
+        out[:, c] = wide[:, c] / np.exp(
+            power * np.log(bias + factor * (sums[:, end] - sums[:, first]))
+        )
+    return out
+
+
+@pytest.mark.parametrize("which", [*SETS, "reference"])
+@pytest.mark.parametrize("power", [0.5, 0.75])
+def test_lrn(which: str, power: float) -> None:
+    run = reference("nn.lrn") if which == "reference" else of_set("nn.lrn", which)
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        shape = *(int(n) for n in rng.integers(1, 12, 3)), int(rng.integers(1, 40))
+        x = (3 * rng.standard_normal(shape)).astype(np.float32)
+        size, out = seed % 7 + 1, np.full(shape, np.nan, np.float32)
+        run(x, size, 0.3, power, 1.5, out)
+        want = exact_lrn(x, size, 0.3, power, 1.5)
+        np.testing.assert_allclose(out, want.astype("f4"), rtol=2e-6, atol=1e-7, err_msg=str(seed))
+
+
+@pytest.mark.parametrize("which", SETS)
+def test_lrn_of_strange_numbers(which: str) -> None:
+    """As numpy: sums below 0 have no root, infinities stay among their neighbours."""
+    x = np.ones((1, 6, 21), np.float32)
+    x[0, 1, 3], x[0, 2, 5], x[0, 3, 20], x[0, 0, 0] = np.nan, np.inf, -0.0, 1e-40
+    for factor, bias in ((0.5, 1.0), (-1.0, 1.0), (0.0, 0.0)):
+        out, want = np.empty_like(x), np.empty_like(x)
+        of_set("nn.lrn", which)(x, 3, factor, 0.75, bias, out)
+        reference("nn.lrn")(x, 3, factor, 0.75, bias, want)
+        np.testing.assert_allclose(out, want, rtol=2e-6)
+
+
 @pytest.mark.parametrize("which", SETS)
 def test_rows_of_strange_numbers(which: str) -> None:
     """As numpy: no overflow, NaN stays in its row, a row of -inf is NaN."""

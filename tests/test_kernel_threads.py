@@ -282,6 +282,7 @@ CASES: dict[str, Callable[[], tuple[str, list[Any], list[tuple[int, ...]]]]] = {
         [(1, 1, 6, 64)],
     ),
     "softmax": lambda: ("nn.softmax_rows", [drawn(500, 333), 0.5], [(500, 333)]),
+    "lrn": lambda: ("nn.lrn", [drawn(2, 33, 31, 29), 5, 0.3, 0.75, 1.0], [(2, 33, 31, 29)]),
     "layer_norm": lambda: (
         "nn.layer_norm_rows", [drawn(500, 333), drawn(333), drawn(333), 1e-5], [(500, 333)]
     ),

@@ -104,11 +104,38 @@ NORM: dict[str, Make] = {
     "the last axis from the front": lambda emit, x: norm(emit, x, axis=1, other=1),
 }
 
+def lrn(
+    emit: Any, x: Any, *, size: int = 3, power: float | None = None, step: int = 1, more: int = 0,
+    other: bool = False, fill: float = 0.0,
+) -> Any:  # fmt: skip
+    """Over columns; as roots, or as a power."""
+    square = emit(R.multiply(x, emit(R.exp(x)) if other else x))
+    widths = [0, 0, (size - 1) // 2, size // 2 + more]
+    padded = emit(R.nn.pad(square, widths, "constant", fill))
+    total = None
+    for i in range(size):
+        part = emit(R.strided_slice(padded, [1], [i * step], [8 + i * step]))
+        total = part if total is None else emit(R.add(total, part))
+    base = emit(R.add(emit(R.multiply(total, number(0.5))), number(1.5)))
+    if power is not None:
+        return emit(R.divide(x, emit(R.power(base, number(power)))))
+    root = emit(R.sqrt(base))
+    return emit(R.divide(x, emit(R.multiply(root, emit(R.sqrt(root))))))
+
+
+LRN: dict[str, Make] = {
+    "three columns": lrn,
+    "five columns": lambda emit, x: lrn(emit, x, size=5),
+    "a power": lambda emit, x: lrn(emit, x, power=0.6),
+    "one half": lambda emit, x: lrn(emit, x, size=5, power=0.5),
+}
+
 FORMS = [
     *(("R.nn.gelu(", name, make) for name, make in GELU.items()),
     *(("R.nn.silu(", name, make) for name, make in SILU.items()),
     *(("nn.apply", name, make) for name, make in SWISH.items()),
     *(("R.nn.layer_norm(", name, make) for name, make in NORM.items()),
+    *(("nn.lrn", name, make) for name, make in LRN.items()),
 ]
 
 
@@ -159,6 +186,10 @@ OTHERS: dict[str, Make] = {
     "two axes": lambda emit, x: norm(emit, x, other=0),
     "a scale for each element": lambda emit, x: norm(emit, x, scale=np.ones((3, 8), np.float32)),
     "one scale": lambda emit, x: norm(emit, x, scale=np.ones(1, np.float32)),
+    "products of two": lambda emit, x: lrn(emit, x, other=True),
+    "ones around": lambda emit, x: lrn(emit, x, fill=1.0),
+    "one slice again and again": lambda emit, x: lrn(emit, x, step=0),
+    "more zeros": lambda emit, x: lrn(emit, x, more=1),
 }  # fmt: skip
 
 
@@ -166,4 +197,5 @@ OTHERS: dict[str, Make] = {
 def test_what_looks_like_a_formula(name: str) -> None:
     mod = program(OTHERS[name])
     text = str(transform.RecognizeOps()(mod))
-    assert "R.nn." not in text
+    assert "R.nn." not in text.replace("R.nn.pad(", "")
+    assert "nn.lrn" not in text

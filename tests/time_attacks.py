@@ -354,6 +354,10 @@ KERNELS: dict[str, list[Make]] = {
         lambda: [x(1, 1, 1, 4), *[x(1, SIZE // 4, 1, 4)] * 2, None, None, "TopLeft", 0,
                  out(1, 1, 1, 4)]],
     "nn.softmax_rows": [lambda: [_zeros(1 << 12, 1 << 12), 1.0, _zeros(1 << 12, 1 << 12)]],
+    "nn.lrn": [
+        lambda: [x(1, 64, 1 << 18), 5, 1e-4, 0.75, 1.0, out(1, 64, 1 << 18)],
+        lambda: [x(1, 64, 1 << 18), 5, 1e-4, 0.6, 1.0, out(1, 64, 1 << 18)],
+        lambda: [x(1, 1 << 14, 1), 1 << 14, 1e-4, 0.75, 1.0, out(1, 1 << 14, 1)]],
     "nn.layer_norm_rows": [
         lambda: [_zeros(1 << 12, 1 << 12), _zeros(1 << 12), None, 1e-5, _zeros(1 << 12, 1 << 12)]],
     "nn.apply": [lambda: [_zeros(1 << 24), "gelu", _zeros(1 << 24)]],

@@ -198,6 +198,7 @@ KERNELS: Final = {
         "nn.instance_norm",
         "nn.layer_norm",
         "nn.log_softmax",
+        "nn.lrn",
         "nn.rms_norm",
         "nn.softmax",
     ),

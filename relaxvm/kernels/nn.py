@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..messages import describe
-from ..pieces.cut import PIECE, apply, check_time, converted, copy_pieces
+from ..pieces.cut import PIECE, apply, check_time, converted, copy_pieces, pieces
 from ..pieces.reduce import reduced
 from ._arrays import assign, at_end, copy_if_overlapping
 from ._blocks import by_rows, row_blocks
@@ -207,6 +207,36 @@ def _over(
     if x.size:
         rows = [at_end(each, axes) for each in (out, x, *weights)]
         by_rows(step, *rows, dtype=_working(x), row=len(axes))
+
+
+@kernel("nn.lrn")
+def lrn(
+    x: Floats,
+    size: Annotated[int, an_int(least=1)],
+    factor: Float,
+    power: Float,
+    bias: Float,
+    out: OutLike,
+) -> None:
+    """out = x / (bias + factor * the sum of the squares of size channels) ** power.  x[batch,
+    channels, ...]; the channels are those from (size - 1) // 2 before to size // 2 after the
+    element's own, as far as there are any.  Computed in float64."""
+    if x.ndim < 2:
+        raise WrongValue(f"x: expected [batch, channels, ...], got {describe(x)}")
+    x, channels = copy_if_overlapping(x, out), x.shape[1]
+    for n, c in np.ndindex(x.shape[:2]):
+        check_time()
+        first, end = max(0, c - (size - 1) // 2), min(channels, c + size // 2 + 1)
+        window = [x[n, k : k + 1] for k in range(first, end)]
+        for written, own, *parts in pieces(out[n, c : c + 1], x[n, c : c + 1], *window):
+            total = np.zeros(own.shape)
+            for part in parts:
+                total += part.astype(np.float64) ** 2
+            with np.errstate(all="ignore"):
+                base = bias + factor * total
+                if not power.is_integer():
+                    base[base < 0] = np.nan  # also of -inf, whose power is inf for numpy
+                written[...] = own / base**power
 
 
 @kernel("nn.batch_norm")

@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import op
 from ..dpl.pattern import DFPattern, is_const, is_op, wildcard
-from ..ir import Constant, Expr, FloatImm, IntImm, TensorType
+from ..ir import Call, Constant, Expr, FloatImm, IntImm, TensorType
 from ..op.lowering import kernel_call
 from ._formulas import TOLERANCE, Formula, either_order, is_near, number_of, replacing
 from .pass_infra import Pass
@@ -159,6 +159,64 @@ def _layer_norm(*, has_offset: bool) -> Formula:
     return Formula(pattern, make)
 
 
+def _lrn(size: int) -> Formula:
+    """``x / (bias + factor * sum) ** power``, where sum is that of slices of x * x with zeros
+    before the first channel and after the last one."""
+    x, factor, bias, exponent = wildcard(), is_const(), is_const(), is_const()
+    padded = is_op("relax.nn.pad")(is_op("relax.multiply")(x, x))
+    # Operands that say where a slice begins and ends are looked at in `make`.
+    parts = [
+        is_op("relax.strided_slice")(padded, *[wildcard() for _ in range(3)]) for _ in range(size)
+    ]
+    total: Any = parts[0]
+    for part in parts[1:]:
+        total = is_op("relax.add")(total, part)
+    base = either_order("relax.add", either_order("relax.multiply", total, factor), bias)
+    root = is_op("relax.sqrt")(base)
+    roots = either_order("relax.multiply", root, is_op("relax.sqrt")(root))
+    power = is_op("relax.power")(base, exponent)
+    pattern = is_op("relax.divide")(x, roots | power)
+
+    def make(found: dict[DFPattern, Expr]) -> Any:
+        ty, padding = found[x].ty, found[padded]
+        if not isinstance(ty, TensorType) or ty.dtype != "float32" or ty.dims is None:
+            return None
+        channels = ty.dims[1] if len(ty.dims) > 1 else None
+        if not isinstance(channels, IntImm):
+            return None
+        widths = [0, 0, (size - 1) // 2, size // 2, *[0] * (2 * len(ty.dims) - 4)]
+        if not isinstance(padding, Call) or not _pads_with_zeros(padding, widths):
+            return None
+        for i, part in enumerate(parts):
+            call: Any = found[part]
+            places = [[1], [i], [channels.value + i]]
+            if [_ints(each) for each in call.args[1:]] != places:
+                return None
+        numbers = number_of(found[factor]), 0.75, number_of(found[bias])
+        if power in found:
+            numbers = numbers[0], number_of(found[exponent]), numbers[2]
+        if any(math.isnan(each) for each in numbers):
+            return None
+        return kernel_call("nn.lrn", (found[x], size, *numbers), ty)
+
+    return Formula(pattern, make)
+
+
+def _ints(expr: Expr) -> list[int] | None:
+    """The numbers of a shape or of a tuple, if they are known."""
+    values: Any = getattr(expr, "values", None) or getattr(expr, "fields", None)
+    numbers = [getattr(each, "value", each) for each in values or ()]
+    numbers = [getattr(each, "value", each) for each in numbers]
+    return numbers if all(isinstance(each, int) for each in numbers) else None
+
+
+def _pads_with_zeros(call: Call, widths: list[int]) -> bool:
+    attrs: Any = call.attrs
+    if attrs["pad_mode"] != "constant" or attrs["pad_value"] != 0:
+        return False
+    return [int(each) for each in attrs["pad_width"]] == widths
+
+
 # Axes
 
 
@@ -189,6 +247,8 @@ RECOGNIZED: Final[tuple[Callable[[], Formula], ...]] = (
     lambda: _gelu(2),
     lambda: _layer_norm(has_offset=True),
     lambda: _layer_norm(has_offset=False),
+    lambda: _lrn(3),
+    lambda: _lrn(5),
     _power,
     _permuted_twice,
 )
@@ -196,8 +256,9 @@ RECOGNIZED: Final[tuple[Callable[[], Formula], ...]] = (
 
 
 def RecognizeOps() -> Pass:
-    """Replace formulas by what they are: gelu, silu, hard swish of float32, and layer normalization
-    along the last axis; and second and third powers by products.  Axes that are exchanged twice are
+    """Replace formulas by what they are: gelu, silu, hard swish of float32, layer normalization
+    along the last axis, and local response normalization of float32 over 3 or 5 channels (the
+    kernel ``nn.lrn``); and second and third powers by products.  Axes that are exchanged twice are
     exchanged once, or not at all.
 
     Why: older ONNX models and decomposed programs of torch have only their parts, each of which

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .table import ROUNDED, cases
+from .table import ROUNDED, cases, kernel
 
 
 def softmax(data: Any, axis: int = -1) -> Any:
@@ -590,3 +590,18 @@ nn.avg_pool2d(x(1, 2, 6, 6), 3, 2, 1, 1, True, True)
     ulps={"float16": ROUNDED, "float32": 4, "float64": 4},
     of_largest=True,
 )
+
+
+def responses(x: Any, size: int, factor: float, power: float, bias: float) -> Any:
+    """Element by element."""
+    out = np.zeros(x.shape, x.dtype)
+    for n, c, i in np.ndindex(x.shape):
+        total = 0 * x[n, c, i]
+        for k in range(x.shape[1]):
+            if -((size - 1) // 2) <= k - c <= size // 2:
+                total += x[n, k, i] * x[n, k, i]
+        out[n, c, i] = x[n, c, i] / np.exp(power * np.log(bias + factor * total))
+    return out
+
+
+kernel("nn.lrn", lambda draw: (draw(2, 7, 5), 4, 0.25, 0.75, 2.0), responses, ulps=4)

@@ -223,7 +223,7 @@ def lrn(
         total = part if total is None else g.op("add", total, part)
     factor = g.op("multiply", total, scalar(g, alpha / size, x))
     base = g.op("add", factor, scalar(g, bias, x))
-    if beta == 0.75:  # the usual one: roots take a third of the time of a power, on one thread
+    if beta == 0.75:  # the usual one: a third of the time of a power
         root = g.op("sqrt", base)
         return g.op("divide", x, g.op("multiply", root, g.op("sqrt", root)))
     return g.op("divide", x, g.op("power", base, scalar(g, beta, x)))

@@ -183,19 +183,6 @@ static inline vf choose(vf condition, vf a, vf b) {
     return (vf)(((vi)a & chosen) | ((vi)b & ~chosen));
 }
 
-static inline vf square_root(vf x) {
-#if defined(__AVX512F__)
-    return (vf)_mm512_sqrt_ps((__m512)x);
-#elif defined(__AVX2__)
-    return (vf)_mm256_sqrt_ps((__m256)x);
-#elif defined(__SSE2__)
-    return (vf)_mm_sqrt_ps((__m128)x);
-#else
-    for (int i = 0; i < RVM_LANES; i++) x[i] = __builtin_sqrtf(x[i]);
-    return x;
-#endif
-}
-
 #define SIGN ((vi)rvm_all(-0.0f))
 
 #define EACH_VECTOR(value) \
@@ -251,7 +238,7 @@ static void run_step(int name, const Value *from, float *to, int64_t count, cons
         STEP_OF_1(LOGICAL_NOT, (vf)((vi)x ^ (vi)rvm_all(1.0f)))
         STEP_OF_1(NEGATIVE, (vf)((vi)x ^ SIGN))
         STEP_OF_1(ABSOLUTE, (vf)((vi)x & ~SIGN))
-        STEP_OF_1(SQUARE_ROOT, square_root(x))
+        STEP_OF_1(SQUARE_ROOT, rvm_sqrt(x))
         STEP_OF_1(SQUARE, x *x)
         STEP_OF_1(RECIPROCAL, rvm_all(1.0f) / x)
         STEP_OF_1(COPY, x)

@@ -1,8 +1,8 @@
-/* Softmax and normalization of rows: a row is copied to the workspace, up to a whole vector, and stays in the
- * cache for all passes over it.
+/* Softmax and normalization of rows, and normalization by nearby channels.  A row is copied to the workspace, up to
+ * a whole vector, and stays in the cache for all passes over it.
  *
  * Sums are of four vectors side by side, then of the lanes by halves: the order depends on the set and
- * the length of a row, not on its address or on other rows.
+ * the length of a row, not on its address or on other rows.  Those of channels are in their order.
  */
 #include "blocks.h"
 #include "math.h"
@@ -194,6 +194,106 @@ static int layer_norm(const RvmKernelCall *call) {
     return rvm_run_grid(call, &r.grid, layer_norm_of_rows, &r);
 }
 
+/* ---- local response normalization ---------------------------------------------------------------- */
+typedef struct {
+    int64_t size;
+    RvmReal factor, power, bias;
+} ResponseParams;
+
+/* x and out[image, channel, pixel] */
+typedef struct {
+    const float *x;
+    float *out;
+    int64_t channels, pixels, runs, before, after;
+    float factor, bias;
+    int is_root;  /* the power is a half, else three quarters */
+    RvmGrid grid; /* runs of pixels of all images, and channels */
+} Response;
+
+/* Pixels whose channels stay in the cache. */
+#define RESPONSE_RUN 256
+
+static inline vf load_some(const float *from, int64_t count) {
+    if (count >= RVM_LANES) return rvm_load(from);
+    float lanes[RVM_LANES] = {0};
+    memcpy(lanes, from, (size_t)count * 4);
+    return rvm_load(lanes);
+}
+
+static void respond(const Response *r, const float *x, float *out, int64_t channel, int64_t pixels) {
+    int64_t first = channel < r->before ? 0 : channel - r->before;
+    int64_t last = r->channels - 1 - channel < r->after ? r->channels - 1 : channel + r->after;
+    for (int64_t i = 0; i < pixels; i += RVM_LANES) {
+        int64_t left = pixels - i;
+        vf sum = rvm_all(0);
+        for (int64_t k = first; k <= last; k++) {
+            vf v = load_some(x + k * r->pixels + i, left);
+            sum = rvm_fma(v, v, sum);
+        }
+        vf root = rvm_sqrt(rvm_fma(rvm_all(r->factor), sum, rvm_all(r->bias)));
+        vf result = load_some(x + channel * r->pixels + i, left) / (r->is_root ? root : root * rvm_sqrt(root));
+        if (left >= RVM_LANES) {
+            rvm_store(out + channel * r->pixels + i, result);
+        } else {
+            float lanes[RVM_LANES];
+            rvm_store(lanes, result);
+            memcpy(out + channel * r->pixels + i, lanes, (size_t)left * 4);
+        }
+    }
+}
+
+static int respond_in_runs(const RvmKernelCall *call, void *work, int64_t piece, int thread) {
+    const Response *r = (const Response *)work;
+    RvmPart part = rvm_part(&r->grid, piece);
+    (void)thread;
+    for (int64_t i = part.outer; i < part.outer_end; i++) {
+        int64_t first = i % r->runs * RESPONSE_RUN, left = r->pixels - first;
+        int64_t at = i / r->runs * r->channels * r->pixels + first, some = left < RESPONSE_RUN ? left : RESPONSE_RUN;
+        for (int64_t c = part.inner; c < part.inner_end; c++) {
+            respond(r, r->x + at, r->out + at, c, some);
+            if (rvm_must_stop(call, some * (r->before + r->after + 8) * 4)) return RVM_FAILED;
+        }
+    }
+    return RVM_OK;
+}
+
+/* x, out; other powers than a half and three quarters are the reference's. */
+static int response(const RvmKernelCall *call) {
+    const RvmBuffer *x = call->buffers, *out = x + 1;
+    const ResponseParams *p = (const ResponseParams *)call->params;
+    RvmNumber factor, power, bias;
+    if (x->ndim < 2 || !is_of_floats(x) || !is_of_floats(out) || !rvm_same_shape(x, out) || !rvm_no_overlap(x, out) ||
+        p->size < 1 || !rvm_narrow(&p->factor, RVM_DTYPE_F32, &factor) ||
+        !rvm_narrow(&p->power, RVM_DTYPE_F32, &power) || !rvm_narrow(&p->bias, RVM_DTYPE_F32, &bias) ||
+        (power.single != 0.5f && power.single != 0.75f))
+        return RVM_ASK_REFERENCE;
+    Response r = {.x = (const float *)x->data,
+                  .out = (float *)out->data,
+                  .channels = x->dims[1],
+                  .before = (p->size - 1) / 2,
+                  .after = p->size / 2,
+                  .factor = factor.single,
+                  .bias = bias.single,
+                  .is_root = power.single == 0.5f};
+    if (r.after > r.channels) r.after = r.channels;
+    if (r.before > r.channels) r.before = r.channels;
+    int64_t elements = rvm_length(x);
+    r.pixels = elements / (x->dims[0] * r.channels);
+    r.runs = (r.pixels + RESPONSE_RUN - 1) / RESPONSE_RUN;
+    r.grid = rvm_divide(call, rvm_time_for(elements * (r.before + r.after + 24), elements * 8),
+                        x->dims[0] * r.runs, r.channels);
+    return rvm_run_grid(call, &r.grid, respond_in_runs, &r);
+}
+
+static const RvmArgument response_arguments[] = {
+    RVM_BUFFER(TENSOR),
+    RVM_FIELD(INT, ResponseParams, size),
+    RVM_FIELD(REAL, ResponseParams, factor),
+    RVM_FIELD(REAL, ResponseParams, power),
+    RVM_FIELD(REAL, ResponseParams, bias),
+    RVM_BUFFER(OUT),
+};
+
 static const RvmArgument softmax_arguments[] = {
     RVM_BUFFER(TENSOR), RVM_FIELD(REAL, SoftmaxParams, scale), RVM_BUFFER(OUT)};
 
@@ -213,5 +313,7 @@ static const RvmArgument norm_arguments[] = {
 const RvmImplementation RVM_NAME(rvm_norm)[] = {
     OF_ROWS(softmax, "softmax_rows", softmax_arguments, softmax_workspace),
     OF_ROWS(layer_norm, "layer_norm_rows", norm_arguments, norm_workspace),
+    {.name = "norm.response", .kernel = "nn.lrn", .run = response, RVM_ARGUMENTS(response_arguments),
+     .dtypes = RVM_DTYPE_BIT(RVM_DTYPE_F32), .most_bytes = RVM_ANY_RESULT, .is_unlocked = 1, .ulp = RVM_SUM_ULP},
     {.name = NULL},
 };

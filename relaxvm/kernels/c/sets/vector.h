@@ -126,6 +126,19 @@ static inline vf rvm_lesser(vf a, vf b) {
 #endif
 }
 
+static inline vf rvm_sqrt(vf x) {
+#if defined(__AVX512F__)
+    return (vf)_mm512_sqrt_ps((__m512)x);
+#elif defined(__AVX2__)
+    return (vf)_mm256_sqrt_ps((__m256)x);
+#elif defined(__SSE2__)
+    return (vf)_mm_sqrt_ps((__m128)x);
+#else
+    for (int i = 0; i < RVM_LANES; i++) x[i] = __builtin_sqrtf(x[i]);
+    return x;
+#endif
+}
+
 /* x * 2^n, rounded once, for integers n from -252 to 254. */
 static inline vf rvm_scale(vf x, vf n) {
 #if defined(__AVX512F__)
