@@ -49,6 +49,7 @@ ERRORS: Final = (TypeError, ValueError, IndexError)
 ALSO: Final[dict[str, tuple[type[Exception], ...]]] = {
     "relax.run.assert_op": (AssertionError,),
     "relaxvm.builtin.compute_shape": (OverflowError, ZeroDivisionError),
+    "relaxvm.builtin.nonzero_divisor": (ZeroDivisionError,),
     "vm.builtin.invoke_closure": (OverflowError,),  # of the function that is called
     "vm.builtin.match_prim_value": (RuntimeError,),
     "vm.builtin.match_shape": (RuntimeError,),

@@ -169,7 +169,9 @@ class Programs:
         except OSError as error:
             raise status(Fail, f"{subject}system error: {error.strerror or error}") from error
         except (FormatError, ValueError) as error:
-            if not is_executable:
+            # Other errors are about dimensions that the session's options have numbers for.
+            is_file = isinstance(error, FormatError) or not options.get("shape_dict")
+            if not is_executable and is_file:
                 text = (
                     "Protobuf parsing failed." if subject
                     else "Failed to load model because protobuf parsing failed."
