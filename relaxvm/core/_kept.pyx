@@ -40,6 +40,7 @@ cdef extern from *:
 cdef enum:
     MOST_DIMS = 32
     MOST_BYTES = 1 << 16
+    MOST_PLACES = 64
 
 
 def extended(dict state, dict rooms, name, added, axis):
@@ -137,15 +138,17 @@ def is_put(x, value, indices):
         elif i > axis:
             inner *= length
     length = into.shape[axis]
-    cdef int64_t* at = <int64_t*>cnp.PyArray_DATA(places)
+    if count > MOST_PLACES:
+        return False
+    # Each is read once: a kernel that another thread runs without the lock may write to them.
+    cdef int64_t[MOST_PLACES] at
+    memcpy(at, cnp.PyArray_DATA(places), count * sizeof(int64_t))
     for j in range(count):
         if not 0 <= at[j] < length:
             return False
     cdef char* target = cnp.PyArray_BYTES(into)
     cdef char* source = cnp.PyArray_BYTES(new)
     if target < source + cnp.PyArray_NBYTES(new) and source < target + cnp.PyArray_NBYTES(into):
-        return False
-    if target < <char*>at + cnp.PyArray_NBYTES(places) and <char*>at < target + cnp.PyArray_NBYTES(into):
         return False
     for i in range(outer):
         for j in range(count):
