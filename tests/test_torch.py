@@ -6,6 +6,7 @@ import inspect
 import io
 import json
 import os
+import re
 import sys
 import zipfile
 from collections.abc import Callable
@@ -421,6 +422,28 @@ def test_elements_that_torch_refuses(
     with pytest.raises(error, match=message) as raised:
         vm.main(*args)
     assert "refused.py" in str(raised.value.__notes__)
+
+
+@pytest.mark.parametrize(
+    ("guard", "fits"),
+    [
+        ("torch.sym_max(L['x'].size()[0], 5) < 9", [3, 7]),
+        ("torch.sym_min(L['x'].size()[0], 9) > 4", [7, 12]),
+        ("math.trunc(L['x'].size()[0] / 3) == 2", [7]),
+        ("L['x'].size()[0] % 4 != 3 or not L['x'].size()[1] == 4", [12]),
+    ],
+)
+def test_guards_are_checked(guard: str, fits: list[int]) -> None:
+    data = edited(archive("writing"), lambda program: program.update(guards_code=[guard]))
+    vm = relaxvm.VirtualMachine(relaxvm.compile(data))
+    text = re.escape(guard.replace("L[", "["))
+    for length in (3, 7, 12):
+        x = np.ones((length, 4), "f4")
+        if length in fits:
+            vm.main(x)
+        else:
+            with pytest.raises(AssertionError, match=f"the program was exported for {text}"):
+                vm.main(x)
 
 
 @pytest.mark.parametrize(
