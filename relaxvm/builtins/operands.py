@@ -1,5 +1,8 @@
-"""Checks of operands whose elements other frameworks refuse, where operators here have a meaning
-for them: an index that counts from the end, an integer divided by zero."""
+"""Checks of the elements of operands.
+
+Other frameworks refuse what operators here have a meaning for: an index that counts from the end,
+an integer divided by zero.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,8 @@ def indices_within(x: Any, least: Any, end: Any, name: Any) -> NDArray[Any]:
     """Return an integer tensor, whose elements are checked.
 
     Args:
-        least, end: elements are from least up to end - 1.
+        least: the least that an element may be.
+        end: what elements are below.
         name: begins messages of errors.
 
     Raises:

@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import op
 from ..dpl.pattern import DFPattern, is_const, is_op, wildcard
-from ..ir import Call, Constant, Expr, FloatImm, IntImm, TensorType
+from ..ir import Call, Constant, Expr, FloatImm, IntImm, ShapeExpr, TensorType
 from ..op.lowering import kernel_call
 from ._formulas import TOLERANCE, Formula, either_order, is_near, number_of, replacing
 from .pass_infra import Pass
@@ -204,10 +204,9 @@ def _lrn(size: int) -> Formula:
 
 def _ints(expr: Expr) -> list[int] | None:
     """The numbers of a shape or of a tuple, if they are known."""
-    values: Any = getattr(expr, "values", None) or getattr(expr, "fields", None)
-    numbers = [getattr(each, "value", each) for each in values or ()]
-    numbers = [getattr(each, "value", each) for each in numbers]
-    return numbers if all(isinstance(each, int) for each in numbers) else None
+    values = expr.values if isinstance(expr, ShapeExpr) else getattr(expr, "fields", ())
+    numbers = [each.value for each in values if isinstance(each, IntImm)]
+    return numbers if len(numbers) == len(values) else None
 
 
 def _pads_with_zeros(call: Call, widths: list[int]) -> bool:
