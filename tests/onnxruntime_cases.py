@@ -48,6 +48,10 @@ class Calls:
     def session(self, model: str, *args: Any, **kwargs: Any) -> Any:
         return self.ort.InferenceSession(self.models[model], *args, **kwargs)
 
+    def file(self, name: str, data: bytes) -> str:
+        (self.folder / name).write_bytes(data)
+        return str(self.folder / name)
+
     def path(self, name: str) -> str:
         return str(self.folder / f"{name}.onnx")
 
@@ -113,14 +117,42 @@ def override(c: Calls) -> Any:
             session.run(None, {"x": ones(2, 3), "m": ones(3, 2)})]  # fmt: skip
 
 
-def terminated(c: Calls) -> Any:
+def changed(c: Calls, name: str, new: Any) -> Any:
+    options = c.ort.SessionOptions()
+    setattr(options, name, new)
+    found = getattr(options, name)
+    return [type(found).__name__, found]
+
+
+def ended(c: Calls) -> Any:
     options = c.ort.RunOptions()
     options.terminate = True
-    return c.session("affine").run(None, GOOD, options)
+    return options
+
+
+def terminated(c: Calls) -> Any:
+    return c.session("affine").run(None, GOOD, ended(c))
+
+
+def loaded_as(c: Calls, name: str) -> Any:
+    """The inputs of a model in a file of another name."""
+    session = c.ort.InferenceSession(c.file(name, c.models["identity"]))
+    return [each.name for each in session.get_inputs()]
 
 
 def value(c: Calls, array: Any, *args: Any) -> Any:
     return c.ort.OrtValue.ortvalue_from_numpy(array, *args)
+
+
+def typed(c: Calls, array: np.ndarray[Any, Any], kind: int) -> Any:
+    made = c.ort.OrtValue.ortvalue_from_numpy_with_onnx_type(array, kind)
+    return [made.shape(), made.data_type(), made.element_type()]
+
+
+def sparse(c: Calls) -> Any:
+    return c.ort.SparseTensor.sparse_coo_from_numpy(
+        np.array([3, 3], np.int64), np.array([1, 2], F32), np.array([0, 4], np.int64),
+        c.ort.OrtDevice.make("cpu", 0))  # fmt: skip
 
 
 def facts(v: Any) -> list[Any]:
@@ -156,6 +188,7 @@ def unchanged(c: Calls, model: str) -> Any:
     return x, session.run(None, {"x": x})
 
 
+SIX: Final = np.arange(6, dtype=F32)
 GOOD: Final = {"x": ones(2, 3), "m": ones(3, 2)}
 
 CASES: Final[dict[str, Case]] = {
@@ -221,6 +254,12 @@ CASES: Final[dict[str, Case]] = {
     "run, read-only": run("affine", {**GOOD, "x": np.broadcast_to(F32(2), (2, 3))}),
     "run, masked": run("affine", {**GOOD, "x": np.ma.array(ones(2, 3))}),
     "run, empty": run("affine", {**GOOD, "x": ones(0, 3)}),
+    "run, names of a generator": lambda c: c.session("affine").run(
+        (name for name in "y"), GOOD),
+    "run, an inner name": run("affine", GOOD, ["t"]),
+    "run, an input as an output": run("affine", GOOD, ["x"]),
+    "run, unknown output and no inputs": run("affine", {}, ["q"]),
+    "run, nothing for an unknown input": run("affine", {**GOOD, "z": None}),
     "run, feed is a list": lambda c: c.session("affine").run(None, [ones(2, 3)]),
     "run, feed is None": lambda c: c.session("affine").run(None, None),
     "run, options of another class": run("affine", GOOD, None, 3),
@@ -242,6 +281,10 @@ CASES: Final[dict[str, Case]] = {
     "run, sequence": run("sequence", {"x": [ones(2), ones(3)]}),
     "run, sequence that is no list": run("sequence", {"x": ones(2)}),
     "run, an element of another type": run("sequence", {"x": [ones(2, dtype=np.int32)]}),
+    "run, an element that is a list": run("sequence", {"x": [[1.0, 2.0]]}),
+    "run, an element that is None": run("sequence", {"x": [None]}),
+    "run, a sparse tensor": lambda c: c.session("identity").run(
+        None, {"x": c.ort.OrtValue.ort_value_from_sparse_tensor(sparse(c))}),
     "run, an unnamed dimension": run("open", {"x": ones(2, 3)}),
     "results are the caller's": lambda c: unchanged(c, "identity"),
     # Options
@@ -272,6 +315,10 @@ CASES: Final[dict[str, Case]] = {
     "options, entries of runs": lambda c: (
         lambda o: [o.add_run_config_entry("a", "b"), o.get_run_config_entry("a")]
     )(c.ort.RunOptions()),
+    "options, no key": lambda c: c.ort.SessionOptions().add_session_config_entry("", "b"),
+    "options, a long key": lambda c: c.ort.RunOptions().add_run_config_entry("k" * 2000, "b"),
+    "options, a truth for a number": lambda c: changed(c, "intra_op_num_threads", True),
+    "options, None for a truth": lambda c: changed(c, "enable_mem_pattern", None),
     "options, dimension": override,
     "options, no options": lambda c: c.session("affine", 3),
     "options, None": lambda c: c.session("affine", None, None, None).run(None, GOOD),
@@ -284,6 +331,9 @@ CASES: Final[dict[str, Case]] = {
     "providers, another": lambda c: c.session(
         "affine", providers=["CUDAExecutionProvider", "CPUExecutionProvider"]).get_providers(),
     "providers, set": lambda c: c.session("affine").set_providers(["CPUExecutionProvider"]),
+    "providers, set to another": lambda c: c.session("affine").set_providers(["Nope"]),
+    "providers, one twice": lambda c: c.session(
+        "affine", providers=["CPUExecutionProvider"] * 2).get_providers(),
     # Loading
     "load, path": lambda c: c.ort.InferenceSession(c.path("affine")).run(None, GOOD),
     "load, Path": lambda c: c.ort.InferenceSession(Path(c.path("affine"))).run(None, GOOD),
@@ -294,12 +344,41 @@ CASES: Final[dict[str, Case]] = {
     "load, bytes that are no model": lambda c: c.ort.InferenceSession(b"hello, no model"),
     "load, no bytes": lambda c: c.ort.InferenceSession(b""),
     "load, truncated": lambda c: c.ort.InferenceSession(c.models["affine"][:-20]),
+    "load, bytes of unknown fields": lambda c: c.ort.InferenceSession(b"xxxx"),
+    "load, bytes without a graph": lambda c: c.ort.InferenceSession(b"\x08\x08\x42\x02\x10\x11"),
+    "load, file without a graph": lambda c: c.ort.InferenceSession(c.file("plain.onnx", b"xxxx")),
+    "load, no version of the format": lambda c: c.ort.InferenceSession(
+        c.models["identity"].replace(b"\x08\x08", b"\x08\x00", 1)).get_inputs()[0].name,
+    "load, a script": lambda c: c.ort.InferenceSession(c.file("run.py", b"raise SystemExit")),
+    "load, a name without an end": lambda c: loaded_as(c, "model"),
+    "load, a name of JSON": lambda c: loaded_as(c, "model.json"),
+    "load, a name of PyTorch": lambda c: loaded_as(c, "model.pt2"),
+    "load, a constant that is too small": lambda c: c.session("small"),
+    "load, a constant of no type": lambda c: c.session("untyped"),
+    "load, a constant in no file": lambda c: c.ort.InferenceSession(c.path("gone")),
     "load, number": lambda c: c.ort.InferenceSession(3),
     "load, None": lambda c: c.ort.InferenceSession(None),
     "load, bytearray": lambda c: c.ort.InferenceSession(bytearray(c.models["affine"])),
     # Values
     "value": lambda c: facts(value(c, np.arange(6, dtype=F32).reshape(2, 3))),
     "value, float16": lambda c: facts(value(c, np.arange(6, dtype=np.float16))),
+    **{f"value, {dtype}": lambda c, dtype=dtype: facts(value(c, np.arange(3).astype(dtype)))
+       for dtype in ("f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?")},
+    "value, scalar": lambda c: facts(value(c, np.array(3, F32))),
+    "value, empty": lambda c: facts(value(c, ones(0, 3))),
+    "value, bits of bfloat16": lambda c: typed(c, np.arange(3, dtype=np.uint16), 16),
+    "value, bits of float8": lambda c: typed(c, np.arange(3, dtype=np.uint8), 17),
+    "value, bits of another size": lambda c: typed(c, ones(3), 16),
+    "value, shape and strings": lambda c: c.ort.OrtValue.ortvalue_from_shape_and_type(
+        [2], np.str_),
+    "value, no such type": lambda c: c.ort.OrtValue.ortvalue_from_shape_and_type([2], 77),
+    "value, its array": lambda c: np.asarray(value(c, ones(2))),
+    "value, by DLPack": lambda c: np.from_dlpack(value(c, ones(2))),
+    "value, memory": lambda c: (lambda a: value(c, a).data_ptr() == a.ctypes.data)(ones(4)),
+    "value, updated with a list": lambda c: updated(c, [[0] * 3] * 2),
+    "value, sparse": lambda c: (lambda s: [
+        s.data_type(), s.dense_shape(), s.values(), s.format().name, s.as_coo_view().indices()]
+    )(sparse(c)),
     "value, list": lambda c: value(c, [1, 2]),
     "value, texts": lambda c: value(c, np.array(["a"])),
     "value, other device": lambda c: value(c, ones(2), "cuda", 0),
@@ -326,6 +405,21 @@ CASES: Final[dict[str, Case]] = {
         lambda c, s, b: b.get_outputs(),
     ),
     "bind, unknown input": bound(lambda c, s, b: b.bind_cpu_input("q", ones(2))),
+    "bind, list": bound(lambda c, s, b: b.bind_cpu_input("x", [[1.0, 2.0, 3.0]])),
+    "bind, unknown output": bound(lambda c, s, b: b.bind_output("q")),
+    "bind, address": bound(
+        lambda c, s, b: b.bind_input("x", "cpu", 0, F32, [2, 3], SIX.ctypes.data),
+        lambda c, s, b: b.bind_cpu_input("m", ones(3, 2)),
+        lambda c, s, b: b.bind_output("y"),
+        lambda c, s, b: s.run_with_iobinding(b),
+        lambda c, s, b: b.copy_outputs_to_cpu(),
+    ),
+    "bind, terminated": bound(
+        lambda c, s, b: b.bind_cpu_input("x", ones(2, 3)),
+        lambda c, s, b: b.bind_cpu_input("m", ones(3, 2)),
+        lambda c, s, b: b.bind_output("y"),
+        lambda c, s, b: s.run_with_iobinding(b, ended(c)),
+    ),
     "bind, no output": bound(lambda c, s, b: s.run_with_iobinding(b)),
     "bind, another type": bound(
         lambda c, s, b: b.bind_cpu_input("x", ones(2, 3, dtype=np.float64)),
@@ -348,7 +442,12 @@ CASES: Final[dict[str, Case]] = {
     "async, another type": lambda c: in_order(
         c, "affine", None, {**GOOD, "x": ones(2, 3, dtype=np.float64)}),
     "async, input missing": lambda c: in_order(c, "affine", None, {"x": ones(2, 3)}),
+    "async, names": lambda c: in_order(c, "affine", ["y"], GOOD),
+    "async, unknown input": lambda c: in_order(c, "affine", None, {**GOOD, "z": ones(1)}),
+    "async, rank": lambda c: in_order(c, "affine", None, {**GOOD, "x": ones(1)}),
     "no profile": lambda c: c.session("affine").end_profiling(),
+    "classes": lambda c: isinstance(
+        c.session("affine"), c.ort.capi.onnxruntime_inference_collection.Session),
     # Exceptions
     "exceptions": lambda c: [
         [name, issubclass(getattr(c.ort.capi.onnxruntime_pybind11_state, name), Exception),
@@ -366,6 +465,8 @@ CLASS_ONLY: Final = frozenset({
     "run, None", "options, no options", "options, type", "options, level as a number",
     "bind, memory of another shape", "value, other device", "run, objects",
     "run, sequence that is no list", "run, an element of another type", "run, tuple",
+    "run, a sparse tensor", "load, a constant that is too small", "load, a constant of no type",
+    "load, a constant in no file", "value, bits of another size",
 })  # fmt: skip
 """Cases of which only the class of the exception is compared."""
 
@@ -431,6 +532,12 @@ def _models() -> dict[str, bytes]:
     kinds = {"f16": T.FLOAT16, "u8": T.UINT8, "b": T.BOOL, "s": T.STRING, "d": T.DOUBLE,
              "i": T.INT64}  # fmt: skip
     floats = h.make_tensor_sequence_value_info("x", T.FLOAT, None)
+    bad = {
+        "small": T(name="w", data_type=T.FLOAT, dims=[3], raw_data=bytes(8)),
+        "untyped": T(name="w", data_type=77, dims=[3], float_data=[1, 2, 3]),
+        "gone": T(name="w", data_type=T.FLOAT, dims=[3], data_location=T.EXTERNAL),
+    }
+    bad["gone"].external_data.add(key="location", value="gone.bin")
     return {
         "affine": model(
             *affine, producer_name="tests", producer_version="7", domain="a.b", model_version=5,
@@ -463,6 +570,13 @@ def _models() -> dict[str, bytes]:
             [tensor("x", T.FLOAT, [2, 3])],
             [tensor("y", T.FLOAT, [2, 3]), tensor("c", T.FLOAT, [2])],
         ),
+        **{
+            name: model(
+                [node("Add", ["x", "w"], ["y"])], [tensor("x", T.FLOAT, [2, 3])],
+                [tensor("y", T.FLOAT, None)], [constant],
+            )
+            for name, constant in bad.items()
+        },
         "sequence": model(
             [node("ConcatFromSequence", ["x"], ["y"], axis=0), node("Identity", ["x"], ["z"])],
             [floats],

@@ -34,11 +34,17 @@ def converted(value: Any, expected: ValueInfo) -> Any:
 
     Raises:
         RuntimeError: it is of a class that onnxruntime does not take.
+        InvalidArgument: it is a sparse tensor.
     """
     if hasattr(value, "_ort_payload"):
         value = value._ort_payload
         if not hasattr(value, "dense_shape"):
             return value
+        raise status(
+            InvalidArgument,
+            f"input with name: '{expected.name}' expected to be of type: {expected.type} but "
+            "received a sparse tensor",
+        )
     if isinstance(value, np.ndarray):
         return np.asarray(value)
     if isinstance(value, list):
@@ -83,8 +89,10 @@ def converted_element(value: Any, expected: ValueInfo) -> Any:
     """Return an element of a sequence as an array.
 
     Raises:
-        RuntimeError: it has another type.
+        RuntimeError: it is no tensor, or has another type.
     """
+    if not (isinstance(value, np.ndarray) or hasattr(value, "_ort_payload")):
+        raise RuntimeError("CreateSequenceOfTensors: Input is not a tensor")
     found = converted(value, expected)
     if isinstance(found, np.ndarray) and type_of_dtype(found.dtype) != expected.type:
         raise RuntimeError(

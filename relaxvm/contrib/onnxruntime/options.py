@@ -26,6 +26,7 @@ __all__ = [
 ]
 
 _HOME: Final = "onnxruntime.capi.onnxruntime_pybind11_state"
+_LONGEST_KEY: Final = 1024
 
 
 class GraphOptimizationLevel(Choice):
@@ -77,9 +78,9 @@ class _Options:
     def _checked(self, name: str, value: Any) -> Any:
         """Return a value of the type of the attribute."""
         kind = type(self._FIELDS[name])
-        if kind is int and not isinstance(value, bool) and hasattr(value, "__index__"):
+        if kind is int and hasattr(value, "__index__"):
             return int(value)
-        if kind is bool and isinstance(value, int) and value in (0, 1):
+        if kind is bool and (value is None or (isinstance(value, int) and value in (0, 1))):
             return bool(value)
         if not isinstance(value, kind):
             raise TypeError(
@@ -92,6 +93,10 @@ class _Options:
         for text in (key, value):
             if not isinstance(text, str):
                 raise TypeError(f"incompatible function arguments: expected str, got {text!r}")
+        if not 0 < len(key) <= _LONGEST_KEY:
+            raise RuntimeError(
+                f"Config key is empty or longer than maximum length {_LONGEST_KEY}"
+            )
         self._entries[key] = value
 
     def _get(self, key: str) -> str:

@@ -16,7 +16,9 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from ...errors import FormatError, RelaxVMError
+from ...executable.file_kinds import HEAD_BYTES, KINDS, kind_of
 from ...executable.model_info import ModelInfo, ValueInfo
+from ...limits import Limits
 from ...vm import VirtualMachine
 from ...vm.program_cache import compile as compile_program
 from .errors import (
@@ -155,12 +157,17 @@ class Programs:
             if head[4:8] == _ORT_FORMAT:
                 raise status(NotSupported, f"{subject}models in the ORT format are not supported; "
                              "the ONNX model that it was made of is")  # fmt: skip
-            if not head:
-                raise status(InvalidArgument, f"{subject}No graph was found in the protobuf.")
+            program: Any = model
+            if not _is_program(model):
+                program = _Bytes(_content(model))
             return VirtualMachine(
-                compile_program(model, cache=not self._given, **self._given, **options)
+                compile_program(program, cache=not self._given, **self._given, **options)
             )
-        except FileNotFoundError:
+        except FileNotFoundError as error:
+            if isinstance(model, bytes) or os.path.exists(model):
+                raise status(
+                    Fail, f"{subject}External data path does not exist: {error.filename!r}"
+                ) from None
             raise status(
                 NoSuchFile, f"{subject}Load model {model!s} failed. File doesn't exist"
             ) from None
@@ -172,23 +179,59 @@ class Programs:
             # Other errors are about dimensions that the session's options have numbers for.
             is_file = isinstance(error, FormatError) or not options.get("shape_dict")
             if not is_executable and is_file:
-                text = (
-                    "Protobuf parsing failed." if subject
-                    else "Failed to load model because protobuf parsing failed."
-                )  # fmt: skip
-                raise status(InvalidProtobuf, subject + text) from error
+                raise self._refused(error) from error
             raise status(InvalidGraph, f"{subject}{error}") from error
         except RelaxVMError as error:
             kind = NotSupported if "not supported" in str(error) else InvalidGraph
             raise status(kind, f"{subject}{error}") from error
 
+    def _refused(self, error: Exception) -> Exception:
+        """The exception for a file that is no model, or a malformed one."""
+        from ...frontend.onnx import messages
+        from ...frontend.onnx.wire import read
+
+        subject, model = self._subject, self._model
+        try:
+            graph = read(messages.Model, _content(model), "<model>").graph
+        except RelaxVMError:
+            text = "Protobuf" if subject else "Failed to load model because protobuf"
+            return status(InvalidProtobuf, f"{subject}{text} parsing failed.")
+        if graph is None:
+            return status(InvalidArgument, f"{subject}No graph was found in the protobuf.")
+        return status(Fail, subject + str(error).removeprefix(f"{model!s}: "))
+
 
 def _head(model: str | bytes) -> bytes:
     if isinstance(model, bytes):
-        return model[:8]
+        return model[:HEAD_BYTES]
     with open(model, "rb") as file:
         os.fstat(file.fileno())
-        return file.read(8)
+        return file.read(HEAD_BYTES)
+
+
+def _content(model: str | bytes) -> Any:
+    from ...frontend.common.files import file_content
+
+    return model if isinstance(model, bytes) else file_content(model, Limits())
+
+
+def _is_program(model: str | bytes) -> bool:
+    """Whether `relaxvm.compile` takes a model for one.  A session has no other programs: a script
+    is not run, and the end of a name says nothing."""
+    name = "" if isinstance(model, bytes) else model
+    kind = kind_of(_head(model), name)
+    return kind is KINDS["onnx"]
+
+
+class _Bytes:
+    """The bytes of a model, as ``onnx.ModelProto`` gives them."""
+
+    def __init__(self, data: Any) -> None:
+        self._data = data
+
+    def SerializeToString(self) -> Any:
+        """The bytes."""
+        return self._data
 
 
 def _free(name: str, dims: Any) -> list[int | str]:

@@ -133,8 +133,13 @@ class InferenceSession:
     def set_providers(
         self, providers: Any = None, provider_options: Sequence[dict[Any, Any]] | None = None
     ) -> None:
-        """Accept the CPU, and warn of other providers."""
-        _check_providers(providers)
+        """Accept the CPU.
+
+        Raises:
+            RuntimeError: a provider is not there; there is a warning, too.
+        """
+        for name in _check_providers(providers):
+            raise RuntimeError(f"Unknown Provider Type: {name}")
 
     def disable_fallback(self) -> None:
         """Accepted: there is one provider."""
@@ -281,11 +286,12 @@ class InferenceSession:
             )
         if not names:
             return self._output_names
-        if isinstance(names, (str, bytes)) or not all(isinstance(name, str) for name in names):
+        wanted: list[str] = [] if isinstance(names, (str, bytes)) else list(names)
+        if not wanted or not all(isinstance(name, str) for name in wanted):
             raise TypeError(
                 f"run(): incompatible function arguments: expected names of outputs, got {names!r}"
             )
-        return list(names)
+        return wanted
 
     def _results(
         self, feed: Mapping[str, Any], run_options: RunOptions | None, names: Collection[str]
@@ -299,6 +305,8 @@ class InferenceSession:
         for name, value in feed.items():
             expected = self._known.get(name)
             if expected is None:
+                if value is None:
+                    continue
                 raise status(InvalidArgument, f"Invalid input name: {name}")
             given[name] = expected, converted(value, expected)
         values = {
@@ -408,10 +416,12 @@ class IOBinding:
         """Give an input an array.
 
         Raises:
-            RuntimeError: there is no such input.
+            RuntimeError: there is no such input, or it is no array.
         """
         if name not in self._session._known:
             raise RuntimeError(f"Failed to find NodeArg with name: {name} in the def list")
+        if not isinstance(arr_on_cpu, np.ndarray):
+            raise RuntimeError("Unable to create OrtValue from the given python object")
         self._inputs[name] = arr_on_cpu
 
     def bind_input(
@@ -565,17 +575,27 @@ def _array_at(address: int, shape: Sequence[int], element_type: Any) -> NDArray[
     return np.ctypeslib.as_array(memory).view(dtype).reshape(tuple(shape))
 
 
-def _check_providers(providers: Any) -> None:
-    """Warn of providers that are not there, as onnxruntime does."""
+def _check_providers(providers: Any) -> list[Any]:
+    """Warn of providers that are not there, or there twice, as onnxruntime does.
+
+    Returns:
+        Those that are not there.
+    """
     available = get_available_providers()
+    names: list[Any] = []
     for provider in providers or ():
         name = provider[0] if isinstance(provider, (tuple, list)) else provider
+        if name in names:
+            warnings.warn(f"Duplicate provider '{name}' encountered, ignoring.", stacklevel=3)
+            continue
+        names.append(name)
         if name not in available:
             warnings.warn(
                 f"Specified provider '{name}' is not in available provider names."
                 f"Available providers: '{', '.join(available)}'",
                 stacklevel=3,
             )
+    return [name for name in names if name not in available]
 
 
 def _ranks(values: Mapping[str, tuple[ValueInfo, Any]]) -> tuple[tuple[str, int], ...]:

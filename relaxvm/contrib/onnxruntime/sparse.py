@@ -156,9 +156,9 @@ class SparseTensor:
             return OrtSparseFormat.ORT_SPARSE_COO
         return OrtSparseFormat.ORT_SPARSE_CSRC
 
-    def dense_shape(self) -> NDArray[np.int64]:
+    def dense_shape(self) -> list[int]:
         """The shape."""
-        return self._shape
+        return [int(dim) for dim in self._shape]
 
     def data_type(self) -> str:
         """The type: ``sparse_tensor(float)``, for example."""

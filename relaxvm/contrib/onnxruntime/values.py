@@ -37,8 +37,15 @@ def check_device(name: str) -> None:
 
 
 def dtype_of_element(kind: Any) -> np.dtype[Any]:
-    """The dtype of an element type: a number of ONNX, or what ``numpy.dtype`` takes."""
-    return dtype_of_code(kind) if isinstance(kind, int) else np.dtype(kind)
+    """The dtype of an element type: a number of ONNX, or what ``numpy.dtype`` takes.
+
+    Raises:
+        RuntimeError: there is no such number.
+    """
+    try:
+        return dtype_of_code(kind) if isinstance(kind, int) else np.dtype(kind)
+    except ValueError:
+        raise RuntimeError(f"tensor type {kind} is not supported") from None
 
 
 class OrtDevice:
@@ -115,7 +122,7 @@ class OrtValue:
         cls, data: NDArray[Any], /, onnx_element_type: int
     ) -> OrtValue:
         """Return a value over the memory of an array whose bits are elements of another type."""
-        dtype = dtype_of_code(onnx_element_type)
+        dtype = dtype_of_element(onnx_element_type)
         if data.dtype.itemsize != dtype.itemsize:
             raise RuntimeError(f"expected elements of {dtype.itemsize} bytes, got {data.dtype}")
         return cls(data.view(dtype))
@@ -130,9 +137,17 @@ class OrtValue:
         Args:
             shape: its shape.
             element_type: a dtype, or a number of ONNX.
+
+        Raises:
+            RuntimeError: there are no elements of this type, or they are strings.
         """
         check_device(device_type)
-        return cls(np.empty(tuple(shape), dtype_of_element(element_type)))
+        dtype = dtype_of_element(element_type)
+        if element_of(dtype) in (None, "string"):
+            raise RuntimeError(
+                "Creation of OrtValues is currently only supported from non-string numpy arrays"
+            )
+        return cls(np.empty(tuple(shape), dtype))
 
     @classmethod
     def ort_value_from_sparse_tensor(cls, sparse_tensor: Any) -> OrtValue:
@@ -183,7 +198,7 @@ class OrtValue:
     def shape(self) -> list[int]:
         """The dimensions."""
         if self.is_sparse_tensor():
-            return [int(dim) for dim in self._ort_payload.dense_shape()]
+            return list(self._ort_payload.dense_shape())
         return list(self._array.shape)
 
     def data_type(self) -> str:
@@ -232,9 +247,12 @@ class OrtValue:
         """Copy an array, or another value, into the memory of this one.
 
         Raises:
+            TypeError: it is neither.
             RuntimeError: it has another number of elements.
             ValueError: it has another data type.
         """
+        if not isinstance(data, (np.ndarray, OrtValue)):
+            raise TypeError("data must be a numpy.ndarray or an OrtValue.")
         new = data._array if isinstance(data, OrtValue) else np.asarray(data)
         if new.size != self._array.size:
             raise RuntimeError(
