@@ -145,7 +145,7 @@ def scalar(expr: Any, env: Env) -> Any:
 def _cast(expr: Any, env: Env) -> Any:
     value = scalar(expr.value, env)
     if isinstance(value, np.floating) and not expr.dtype.startswith("float"):
-        value = bool(value) if expr.dtype == "bool" else math.trunc(value)
+        value = bool(value) if expr.dtype == "bool" else math.trunc(float(value))
     return number(expr.dtype, value)
 
 

@@ -61,6 +61,9 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
     make.add_argument("--precision", choices=("default", "bfloat16"), default="default",
                       help="bfloat16: round the operands of a model's products to bfloat16, for "
                       "speed (default: default)")  # fmt: skip
+    make.add_argument("--reassociate", action="store_true",
+                      help="let generated kernels do reductions of floats in another order, for "
+                      "speed")  # fmt: skip
     make.add_argument("--pipeline", metavar="NAME", default="default",
                       help="the passes that lower the program (default: default); none for a "
                       "program that is already lowered")  # fmt: skip
@@ -166,7 +169,8 @@ def _build(
         with PassContext(instruments=instruments):
             return build(mod, args.target, params, pipeline, args.exec_mode, limits=limits,
                          precise=args.precise, memory=args.memory,
-                         precision=args.precision)  # fmt: skip
+                         precision=args.precision,
+                         reassociate=args.reassociate)  # fmt: skip
     except BUILD_ERRORS as error:
         raise CommandError(f"{args.script}: {type(error).__name__}: {error}") from error
 

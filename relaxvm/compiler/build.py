@@ -21,6 +21,7 @@ from ..isa import FuncKind
 from ..limits import Limits
 from ..parameters import lists_parameters
 from ..tir import PrimFunc
+from ..tir.reassociate import asking, check_reassociate
 from ..transform import Pass
 from ..transform.pass_infra import PassContext
 from ..transform.pipelines import check_settings, get_pipeline, registered_pipelines
@@ -60,6 +61,7 @@ def compile(  # noqa: A001  (TVM's name)
     precise: bool = False,
     memory: str = "default",
     precision: str = "default",
+    reassociate: bool = False,
     **options: Any,
 ) -> VMExecutable:
     """Compile a program of any kind, as `relaxvm.compile` does for what is not on disk: see
@@ -70,7 +72,7 @@ def compile(  # noqa: A001  (TVM's name)
             program, params, limits=limits, entry=entry, options=options
         )
         pipeline = _with_settings(relax_pipeline, precise, memory, precision)
-        return _checked(mod, target, values, pipeline, exec_mode, limits)
+        return _checked(mod, target, values, pipeline, exec_mode, limits, reassociate)
 
     return run_limited(work, limits, "compile")
 
@@ -87,6 +89,7 @@ def build(
     precise: bool = False,
     memory: str = "default",
     precision: str = "default",
+    reassociate: bool = False,
 ) -> VMExecutable:
     """Compile a program.
 
@@ -112,6 +115,8 @@ def build(
             and rounds what they multiply, where the processor has instructions for that; sums are
             float32.  Results then have errors of some 1e-3 to 1e-2 of the largest one; half the
             memory, and more speed.  Not with `precise`.
+        reassociate: let generated kernels do sums, products and extremes of floats in another
+            order, which vector units can, as `relaxvm.tir.reassociate` states it.
 
     PrimFuncs are compiled by the system's C compiler; if there is none, they become Python.  Shape
     functions become programs for ``relaxvm.builtin.compute_shape``.
@@ -129,7 +134,7 @@ def build(
     def work() -> VMExecutable:
         program, values = read_program(mod, params, limits=limits)
         pipeline = _with_settings(relax_pipeline, precise, memory, precision)
-        return _checked(program, target, values, pipeline, exec_mode, limits)
+        return _checked(program, target, values, pipeline, exec_mode, limits, reassociate)
 
     return run_limited(work, limits, "build")
 
@@ -167,14 +172,16 @@ def _checked(
     relax_pipeline: str | Pass | _Settings | None,
     exec_mode: str,
     limits: Limits | None,
+    reassociate: bool = False,
 ) -> VMExecutable:
     """Compile what was read."""
+    check_reassociate(reassociate)
     if values is not None and not isinstance(values, Mapping):
         raise TypeError(f"params: expected values by name, got {type(values).__name__}")
     if limits is not None and isinstance(program, IRModule):
         limits.check("functions", len(program.functions), "the program")
     with headroom("build", program):
-        return _build(program, target, values, relax_pipeline, exec_mode)
+        return _build(program, target, values, relax_pipeline, exec_mode, reassociate)
 
 
 def _build(
@@ -183,6 +190,7 @@ def _build(
     params: Mapping[str, Any] | None,
     relax_pipeline: str | Pass | _Settings | None,
     exec_mode: str,
+    reassociate: bool,
 ) -> VMExecutable:
     mod = _as_module(mod)
     names = names_of_model(mod)
@@ -204,6 +212,8 @@ def _build(
                 f"got {type(relax_pipeline).__name__}"
             )
         mod = relax_pipeline(mod)
+    if reassociate:
+        mod = _asking(mod)
     builder = ExecBuilder()
     programs = _shape_programs(mod)
     rest = generate_bytecode(builder, mod, programs)
@@ -217,6 +227,15 @@ def _build(
     if exec_mode == "compiled":
         return executable.with_section("exec_mode", exec_mode)
     return executable
+
+
+def _asking(mod: IRModule) -> IRModule:
+    """A module whose PrimFuncs ask for reductions in another order."""
+    changed = mod.copy()
+    for var, func in mod.functions.items():
+        if isinstance(func, PrimFunc):
+            changed[var] = asking(func)
+    return changed
 
 
 class _Settings(NamedTuple):

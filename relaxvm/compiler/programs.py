@@ -130,7 +130,7 @@ def read_program(
 
 
 _OWN: Final = ("target", "params", "relax_pipeline", "exec_mode", "limits", "entry", "cache",
-               "precise", "memory", "precision")  # fmt: skip
+               "precise", "memory", "precision", "reassociate")  # fmt: skip
 """Arguments of `relaxvm.compile` for programs of all kinds."""
 
 

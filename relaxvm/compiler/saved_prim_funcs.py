@@ -21,7 +21,8 @@ from ..tir.build import Backend, build_kernels
 from ..tir.c_prelude import bits_of
 from ..tir.lower_c import static_size, unproved_in_c
 from ..tir.lower_python import unproved_in_python
-from ..tir.normalize import Kernel, normalize
+from ..tir.normalize import Kernel
+from ..tir.reassociate import kernel_of
 from ..vm.limited import run_limited
 
 __all__ = ["check_all", "library_of", "make_kernels"]
@@ -96,7 +97,7 @@ def _read(saved: SavedPrimFuncs, name: str, limits: Limits | None) -> _Read:
         if not isinstance(func, PrimFunc):
             raise FormatError(f"expected a PrimFunc, got {type(func).__name__}")
         with headroom(place, func):
-            kernel = normalize(func, name)
+            kernel = kernel_of(func, name)
             facts = _facts_of(kernel)
     if limits is not None:
         # `run_limited` adds the file to errors of limits.

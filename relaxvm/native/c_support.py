@@ -34,6 +34,8 @@ HEAD: Final = (
 #define LIKELY(x) __builtin_expect(!!(x), 1)
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define UNUSED __attribute__((unused))
+/* Before a loop: no iteration needs another one.  Compilers that do not know this ignore it. */
+#define VECTORIZED _Pragma("omp simd")
 
 /* ---- arguments ---- */
 

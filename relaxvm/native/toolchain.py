@@ -79,6 +79,7 @@ FLAGS: Final = (
     "-fno-math-errno",  # so that sqrt is one instruction
     "-fno-trapping-math",  # exception flags are not used; loops with conditions vectorize
     "-ffp-contract=off",  # a * b + c rounds twice
+    "-fopenmp-simd",  # loops that are marked run in vectors, without OpenMP's library
     "-fwrapv",  # integers wrap, as numpy's do
     "-g0",
 )

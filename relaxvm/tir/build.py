@@ -17,7 +17,8 @@ from ..vm.limited import run_limited
 from .function import PrimFunc
 from .lower_c import c_source
 from .lower_python import python_source
-from .normalize import Kernel, normalize
+from .normalize import Kernel
+from .reassociate import asking, check_reassociate, kernel_of
 
 __all__ = ["Backend", "build_kernels", "build_prim_funcs", "compile_prim_func"]
 
@@ -33,13 +34,19 @@ def _state_of(kernel: Kernel) -> FunctionState:
 
 
 def build_prim_funcs(
-    funcs: Mapping[str, PrimFunc], *, prefer: Backend = "c", limits: Limits | None = None
+    funcs: Mapping[str, PrimFunc],
+    *,
+    prefer: Backend = "c",
+    reassociate: bool = False,
+    limits: Limits | None = None,
 ) -> KernelLibrary:
     """Build callables from functions.
 
     Args:
         funcs: the functions by name.
         prefer: "c" for C if there is a compiler, "python" for Python.
+        reassociate: reductions of floats may be in another order, for speed; see
+            `relaxvm.tir.reassociate`.
         limits: bounds of time and memory, as of `relaxvm.build`.
 
     Raises:
@@ -49,6 +56,8 @@ def build_prim_funcs(
     """
     if prefer not in ("c", "python"):
         raise ValueError(f"build_prim_funcs: prefer: expected 'c' or 'python', got {prefer!r}")
+    if check_reassociate(reassociate):
+        funcs = {name: asking(func) for name, func in funcs.items()}
     return run_limited(lambda: _build(funcs, prefer), limits, "build_prim_funcs")
 
 
@@ -56,7 +65,7 @@ def _build(funcs: Mapping[str, PrimFunc], prefer: Backend) -> KernelLibrary:
     kernels = []
     for name, func in funcs.items():
         try:
-            kernels.append(normalize(func, name))
+            kernels.append(kernel_of(func, name))
         except LimitError as error:
             error.add_note(f"in function {name!r}")
             raise
@@ -102,12 +111,16 @@ def compile_prim_func(
     name: str | None = None,
     *,
     prefer: Backend = "c",
+    reassociate: bool = False,
     limits: Limits | None = None,
 ) -> Callable[..., Any]:
     """Build a callable from one function; see `build_prim_funcs`."""
     if name is None:
         name = str(func.attrs.get("global_symbol", "main"))
-    return build_prim_funcs({name: func}, prefer=prefer, limits=limits)[name]
+    library = build_prim_funcs(
+        {name: func}, prefer=prefer, reassociate=reassociate, limits=limits
+    )
+    return library[name]
 
 
 def _sources_of(kernels: Sequence[Kernel]) -> list[SourceState]:

@@ -24,13 +24,14 @@ from .c_prelude import (
 )
 from .facts import Facts
 from .intrinsics import CLZ, IF_THEN_ELSE, INTRINSICS, LIKELY, POPCOUNT, REINTERPRET, RET
-from .normalize import Kernel
+from .normalize import Kernel, is_parallel
 from .stmt import (
     AssertStmt,
     Bind,
     BufferStore,
     Evaluate,
     For,
+    ForKind,
     IfThenElse,
     SeqStmt,
     Stmt,
@@ -137,6 +138,8 @@ class Writer:
         self.lines: list[str] = []
         self.faults = 0
         """The number of checks written inside expressions so far."""
+        self._exits = 0
+        """The number of returns written so far."""
         self.has_loops = False
         self.checks_interrupt = False
         """Whether the body counts iterations and checks for Ctrl-C."""
@@ -153,6 +156,7 @@ class Writer:
     def _checked(self, since: int) -> None:
         """After expressions: write a return if one of their checks failed."""
         if self.faults > since:
+            self._exits += 1
             self._line(f"if (UNLIKELY(fault.site)) return fail(&fault, {self._symbol}_sites);")
 
     def statement(self, stmt: Stmt) -> None:
@@ -206,7 +210,7 @@ class Writer:
             guards = [self.expression(e) for e in trip_count_guards(loop)] if outermost else []
             if guards:
                 head = f"if ({' && '.join(f'{text} > 0' for text in guards)}) {head}"
-            self._block(head, loop.body)
+            self._block(head, loop.body, hint=not guards and _is_vectorized(loop))
             self._in_short_loop = not outermost
             if outermost and self._loop_depth and trip_counts(loop) is None:
                 self._line(f"iterations += (uint64_t){end} - (uint64_t)({least});")
@@ -223,14 +227,17 @@ class Writer:
         self._depth += 1
         self._line(f"{stop} = (uint64_t){end} - (uint64_t){at} > {run} ? "
                    f"{at} + {run} : {end};")  # fmt: skip
-        self._block(f"for (int64_t {var} = {at}; {var} < {stop}; {advance}) {{", loop.body)
+        self._block(f"for (int64_t {var} = {at}; {var} < {stop}; {advance}) {{", loop.body,
+                    hint=_is_vectorized(loop))  # fmt: skip
         self._check_interrupt(f"((uint64_t){stop} - (uint64_t){at}){times}")
         self._depth -= 1
         self._line("}")
 
-    def _block(self, head: str, body: Stmt, weight: str = "") -> None:
+    def _block(self, head: str, body: Stmt, weight: str = "", *, hint: bool = False) -> None:
         """Write a loop with the given head; checks for Ctrl-C if there is a `weight`, the C
-        expression for what one iteration adds to the count."""
+        expression for what one iteration adds to the count.  With `hint` the compiler is told that
+        its iterations are independent, if none of them returns."""
+        at, exits = len(self.lines), self._exits
         self._line(head)
         self._depth += 1
         self._loop_depth += 1
@@ -240,6 +247,8 @@ class Writer:
             self._check_interrupt(weight)
         self._depth -= 1
         self._line("}")
+        if hint and self._exits == exits:
+            self.lines.insert(at, "  " * self._depth + "VECTORIZED")
 
     def _check_interrupt(self, weight: str) -> None:
         self.checks_interrupt = True
@@ -348,6 +357,7 @@ class Writer:
             self._line(f"const int64_t i{d} = {text};")
         names = [f"i{d}" for d in range(len(texts))]
         self._checked(since)
+        self._exits += len(unproven)
         for d in unproven:
             site = self._site(buffer, d)
             length = self.expression(buffer.ty.shape[d])
@@ -620,6 +630,11 @@ class Writer:
             "  return u.to;\n}",
         )
         return self._from_memory(f"{name}({stored})", dtype)
+
+
+def _is_vectorized(loop: For) -> bool:
+    """Whether a loop is declared to run in vectors and has independent iterations."""
+    return loop.kind == ForKind.VECTORIZED and is_parallel(loop)
 
 
 _STATEMENTS: Final[dict[type, Callable[[Writer, Any], None]]] = {

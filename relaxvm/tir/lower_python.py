@@ -17,7 +17,6 @@ from ..core.checkpoints import checkpoint
 from ..ir import prim
 from ..ir.arith import substitute
 from ..ir.expr import Call, Expr, FloatImm, IntImm, Var
-from ..ir.node import Node
 from ..ir.prim import is_float
 from .buffer import Buffer, BufferLoad
 from .c_prelude import bits_of
@@ -25,7 +24,7 @@ from .c_writer import Names
 from .facts import Facts
 from .intrinsics import CLZ, IF_THEN_ELSE, INTRINSICS, LIKELY, POPCOUNT, REINTERPRET, RET
 from .lower_c import longest_of
-from .normalize import Dim, Kernel, interchange, is_affine_step, loads_of, same_indices, uses
+from .normalize import Dim, Kernel, interchange, is_affine_step, is_parallel, uses
 from .stmt import (
     AssertStmt,
     Bind,
@@ -37,7 +36,6 @@ from .stmt import (
     Stmt,
     While,
 )
-from .visitor import Visitor
 
 __all__ = ["python_source", "unproved_in_python"]
 
@@ -162,7 +160,7 @@ class _Writer:
             self.statement(part)
 
     def _for(self, loop: For) -> None:
-        if _is_parallel(loop):
+        if is_parallel(loop):
             self._vectorized(loop)
             return
         least, extent = self._index(loop.min), self._index(loop.extent)
@@ -536,43 +534,6 @@ def _dim_of(dim: Dim, kernel: Kernel) -> Any:
     if isinstance(value, Var) and value in kernel.dims:
         return ("binds" if dim.binds else "same", kernel.dims.index(value))
     return ("free", 0)
-
-
-def _is_parallel(loop: For) -> bool:
-    """Whether a loop has only stores, none of which affects another iteration."""
-    body, var = loop.body, loop.loop_var
-    stores = body.seq if isinstance(body, SeqStmt) else (body,)
-    if loop.step is not None or not stores:
-        return False
-    written: dict[Buffer, tuple[Expr, ...]] = {}
-    for stmt in stores:
-        if not isinstance(stmt, BufferStore):
-            return False
-        if not any(is_affine_step(i, var) for i in stmt.indices):
-            return False
-        before = written.setdefault(stmt.buffer, stmt.indices)
-        if not same_indices(before, stmt.indices):
-            return False
-    for stmt in stores:
-        if _has_binding(stmt):
-            return False
-        for load in loads_of(stmt):
-            indices = written.get(load.buffer)
-            if indices is not None and not same_indices(indices, load.indices):
-                return False
-    return True
-
-
-def _has_binding(node: Node) -> bool:
-    found = False
-
-    class Bindings(Visitor):
-        def visit_Let(self, let: Any) -> None:
-            nonlocal found
-            found = True
-
-    Bindings().visit(node)
-    return found
 
 
 _STATEMENTS: Final[dict[type, Callable[[_Writer, Any], None]]] = {

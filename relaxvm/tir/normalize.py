@@ -64,8 +64,8 @@ from .stmt import (
 )
 from .visitor import Substitution, Visitor
 
-__all__ = ["Dim", "Kernel", "Param", "interchange", "is_affine_step", "loads_of", "normalize",
-           "same_indices", "uses"]  # fmt: skip
+__all__ = ["Dim", "Kernel", "Param", "interchange", "is_affine_step", "is_parallel",
+           "loads_of", "normalize", "same_indices", "uses"]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -758,3 +758,43 @@ def is_affine_step(index: Expr, var: Var) -> bool:
             is_affine_step(index.b, var) and not uses(index.a, var)
         )
     return isinstance(index, Sub) and is_affine_step(index.a, var) and not uses(index.b, var)
+
+
+# Loops of independent iterations
+
+
+def is_parallel(loop: For) -> bool:
+    """Whether a loop has only stores, none of which affects another iteration."""
+    body, var = loop.body, loop.loop_var
+    stores = body.seq if isinstance(body, SeqStmt) else (body,)
+    if loop.step is not None or not stores:
+        return False
+    written: dict[Buffer, tuple[Expr, ...]] = {}
+    for stmt in stores:
+        if not isinstance(stmt, BufferStore):
+            return False
+        if not any(is_affine_step(i, var) for i in stmt.indices):
+            return False
+        before = written.setdefault(stmt.buffer, stmt.indices)
+        if not same_indices(before, stmt.indices):
+            return False
+    for stmt in stores:
+        if _has_binding(stmt):
+            return False
+        for load in loads_of(stmt):
+            indices = written.get(load.buffer)
+            if indices is not None and not same_indices(indices, load.indices):
+                return False
+    return True
+
+
+def _has_binding(node: Node) -> bool:
+    found = False
+
+    class Bindings(Visitor):
+        def visit_Let(self, let: Any) -> None:
+            nonlocal found
+            found = True
+
+    Bindings().visit(node)
+    return found

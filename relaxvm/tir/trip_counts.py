@@ -151,6 +151,8 @@ def is_known(extent: Expr) -> bool:
         return is_known(extent.a) and is_known(extent.b)
     if isinstance(extent, Cast):
         return is_known(extent.value)
+    if isinstance(extent, (FloorDiv, FloorMod)):
+        return is_known(extent.a) and type(extent.b) is IntImm and extent.b.value > 0
     return type(extent) is IntImm or isinstance(extent, Var)
 
 
@@ -181,21 +183,21 @@ def _bound_in(stmt: Stmt) -> Iterator[Var]:
 # Loops whose iterations access distinct elements
 
 
-def _visits_distinct_elements(loop: For, outer: tuple[Var, ...]) -> bool:
+def _visits_distinct_elements(loop: For, outer: tuple[For, ...]) -> bool:
     """Whether each iteration of a loop nest accesses another element: of the loop, the loops around
     it and those inside it.
 
     For a loop whose body is just another loop, this holds only if that has iterations.
     """
-    variables = (*outer, loop.loop_var)
-    if not any(_are_distinct(indices, variables) for indices in _direct_accesses(loop)):
+    nest = (*outer, loop)
+    if not any(_are_distinct(indices, nest) for indices in _direct_accesses(loop)):
         inner = _only_loop(loop)
         if inner is None or not is_known(inner.min):
             return False
     return all(
         isinstance(part, For)
         and (part.step is None or not has_loops(part.body))
-        and _visits_distinct_elements(part, variables)
+        and _visits_distinct_elements(part, nest)
         for part in _sequence(loop.body)
         if has_loops(part)
     )
@@ -233,13 +235,41 @@ def _collect(e: Expr, found: list[Sequence[Expr]]) -> None:
                 _collect(part, found)
 
 
-def _are_distinct(indices: Sequence[Expr], variables: Sequence[Var]) -> bool:
-    """Whether different values of the variables are different indices: each variable steps through
-    another dimension."""
+def _are_distinct(indices: Sequence[Expr], nest: Sequence[For]) -> bool:
+    """Whether different values of the variables of a nest are different indices: each variable
+    steps through another dimension, or two do through one, as ``i * 16 + j`` for ``j`` below 16."""
     free = dict(enumerate(indices))
-    for var in variables:
-        dimension = next((d for d, index in free.items() if is_affine_step(index, var)), None)
+    loops = list(nest)
+    while loops:
+        loop = loops.pop(0)
+        dimension = next((d for d, i in free.items() if is_affine_step(i, loop.loop_var)), None)
         if dimension is None:
-            return False
+            pair = next(((d, inner) for d, i in free.items() for inner in loops
+                         if _is_pair(i, loop, inner)), None)  # fmt: skip
+            if pair is None:
+                return False
+            dimension, inner = pair
+            loops.remove(inner)
         del free[dimension]
     return True
+
+
+def _is_pair(index: Expr, outer: For, inner: For) -> bool:
+    """Whether an index is ``outer * n + inner`` plus what depends on neither, and `inner` has at
+    most n iterations."""
+    if type(inner.extent) is not IntImm:
+        return False
+    rest = []
+    steps = 0
+    for term in _terms(index):
+        if isinstance(term, Mul) and term.a is outer.loop_var and type(term.b) is IntImm:
+            steps += term.b.value >= inner.extent.value
+        elif term is not inner.loop_var:
+            rest.append(term)
+    both = (outer.loop_var, inner.loop_var)
+    found = len(_terms(index)) - len(rest)
+    return steps == 1 and found == 2 and not any(v in both for e in rest for v in free_vars(e))
+
+
+def _terms(e: Expr) -> list[Expr]:
+    return [*_terms(e.a), *_terms(e.b)] if isinstance(e, Add) else [e]

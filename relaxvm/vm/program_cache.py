@@ -138,6 +138,7 @@ def compile(  # noqa: A001  (TVM's name)
     precise: bool = False,
     memory: str = "default",
     precision: str = "default",
+    reassociate: bool = False,
     **options: Any,
 ) -> VMExecutable:
     """Compile a program of any kind: all that `build` takes, and files of other frontends.
@@ -150,8 +151,8 @@ def compile(  # noqa: A001  (TVM's name)
             (.pt2), of a Python script, which is run, of a module in JSON, or of a Relay text; the
             bytes of one, but of no script; an ``onnx.ModelProto``; or a
             ``torch.export.ExportedProgram``.
-        target, params, relax_pipeline, exec_mode, limits, precise, memory, precision: as in
-            `build`.
+        target, params, relax_pipeline, exec_mode, limits, precise, memory, precision,
+            reassociate: as in `build`.
         entry: of a script, the name of the IRModule; None for ``Module``, or the only one.
         cache: whether the executable is looked for on disk, and kept there.
         options: for an ONNX model, arguments of `relaxvm.frontend.onnx.from_onnx`, such as
@@ -166,13 +167,15 @@ def compile(  # noqa: A001  (TVM's name)
             `build`.
     """
     arguments = _Arguments(
-        target, params, relax_pipeline, exec_mode, entry, options, precise, memory, precision
-    )
+        target, params, relax_pipeline, exec_mode, entry, options, precise, memory, precision,
+        reassociate,
+    )  # fmt: skip
 
     def make() -> VMExecutable:
         made: VMExecutable = hook("compile")(
             program, target, params, relax_pipeline, exec_mode, limits=limits, entry=entry,
-            precise=precise, memory=memory, precision=precision, **options,
+            precise=precise, memory=memory, precision=precision, reassociate=reassociate,
+            **options,
         )  # fmt: skip
         return made
 
@@ -208,6 +211,7 @@ class _Arguments(NamedTuple):
     precise: bool = False
     memory: str = "default"
     precision: str = "default"
+    reassociate: bool = False
 
 
 class _Source(NamedTuple):
