@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.lib.stride_tricks import as_strided
 
 import relaxvm
 from relaxvm import VirtualMachine
@@ -116,6 +117,9 @@ def read_only() -> np.ndarray[Any, Any]:
         ("main", [X], np.zeros((2, 3)), ValueError, r"expected float32\[2, 3\].*got float64"),
         ("main", [X], np.zeros((2, 3), ">f4"), ValueError, r"expected float32\[2, 3\]"),
         ("main", [X], read_only(), ValueError, "main: out: expected an array that can be written"),
+        ("main", [X], as_strided(np.zeros(8, np.float32), (2, 3), (4, 4)), ValueError,
+         r"main: out: expected an array whose elements have memory of their own, got "
+         r"float32\[2, 3\] with strides \(4, 4\)"),
         ("main", [X], [[0.0]], TypeError, r"out\[0\]\[0\]: expected an array"),
         ("main", [X], "y", TypeError, "main: out: expected an array, or a tuple of arrays, got"),
         ("main", [X], (np.zeros((2, 3), np.float32),), TypeError,
@@ -140,6 +144,10 @@ def test_targets_that_overlap(vm: VirtualMachine) -> None:
     halves = np.zeros(8, np.float32)
     vm.swap(V, V + 1, out=(halves[::2], halves[1::2]))
     np.testing.assert_array_equal(halves[::2], V + 1)
+    woven = as_strided(np.zeros(6, np.float32), (2, 3), (4, 8))
+    expected = vm.main(X)
+    assert vm.main(X, out=woven) is woven
+    np.testing.assert_array_equal(woven, expected)
 
 
 def test_nothing_is_written_if_one_does_not_fit(vm: VirtualMachine) -> None:

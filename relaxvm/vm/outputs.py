@@ -36,7 +36,7 @@ def call_into(name: str, function: Callable[..., Any], args: Sequence[Any], out:
     Raises:
         TypeError: `out` does not have the structure of the result, or a result is no array.
         ValueError: an array has another shape or data type than the result, or cannot be written
-            to; or two of them overlap.
+            to; or two of them overlap, or elements of one.
     """
     targets: list[NDArray[Any]] = []
     _check(name, OUT, out, targets)
@@ -67,10 +67,33 @@ def _check(name: str, place: str, out: Any, targets: list[NDArray[Any]]) -> None
     if not out.flags.writeable:
         raise ValueError(f"{readable(name)}: {place}: expected an array that can be written to, "
                          f"got a read-only one, {describe(out)}")  # fmt: skip
+    if _overlaps_itself(out):
+        raise ValueError(f"{readable(name)}: {place}: expected an array whose elements have "
+                         f"memory of their own, got {describe(out)} with strides {out.strides}")  # fmt: skip
     for other in targets:
         if np.may_share_memory(out, other) and np.shares_memory(out, other):
             raise ValueError(f"{readable(name)}: {place}: overlaps an array of another result")
     targets.append(out)
+
+
+def _overlaps_itself(array: NDArray[Any]) -> bool:
+    """Whether two elements of an array share memory, as `as_strided` can make them."""
+    if array.flags.forc:
+        return False
+    axes = [(abs(stride), length) for stride, length in
+            zip(array.strides, array.shape, strict=True) if length != 1]  # fmt: skip
+    reach = array.itemsize  # of the axes so far
+    for stride, length in sorted(axes):
+        if stride < reach:
+            break
+        reach += stride * (length - 1)
+    else:
+        return False
+    places = np.zeros((), np.int64)
+    for stride, length in axes:
+        places = np.add.outer(places, stride * np.arange(length))
+    gaps = np.diff(np.sort(places, axis=None))
+    return bool((gaps < array.itemsize).any())
 
 
 def _paired(
