@@ -68,8 +68,9 @@ def _check(name: str, place: str, out: Any, targets: list[NDArray[Any]]) -> None
         raise ValueError(f"{readable(name)}: {place}: expected an array that can be written to, "
                          f"got a read-only one, {describe(out)}")  # fmt: skip
     if _overlaps_itself(out):
-        raise ValueError(f"{readable(name)}: {place}: expected an array whose elements have "
-                         f"memory of their own, got {describe(out)} with strides {out.strides}")  # fmt: skip
+        raise ValueError(f"{readable(name)}: {place}: expected an array whose elements have memory "
+                         f"of their own, got {describe(out)} with strides "
+                         f"{out.strides}")  # fmt: skip
     for other in targets:
         if np.may_share_memory(out, other) and np.shares_memory(out, other):
             raise ValueError(f"{readable(name)}: {place}: overlaps an array of another result")
