@@ -238,6 +238,7 @@ def main() -> int:
         if name not in FAMILIES:
             parser.error(f"unknown family {name!r}; there are: {', '.join(FAMILIES)}")
     options.dim, options.value, options.limit, options.profile = [], [], 600, False
+    options.peers = {}
     import onnx
 
     flops, copied = measured_roof(options)

@@ -30,6 +30,7 @@ from typing import Any
 
 import clean
 import compare_models as models
+import peers
 
 SIDES = ("onnxruntime", "relaxvm", "bfloat16", "openvino f32", "openvino")
 TURN_SECONDS = 0.3
@@ -85,8 +86,8 @@ def compared(path: Path, sides: list[str], options: argparse.Namespace) -> dict[
             line = f"{path.stem[:31]:32}{least[sides[0]] * 1e3:16.3f}"
             for side in sides[1:]:
                 ratios[side] = least[side] / least[sides[0]]
-                pair = {"relaxvm": results[side], "onnxruntime": results[sides[0]]}
-                line += f"{ratios[side]:12.2f}{models.difference_of(pair):10.1e}"
+                difference = models.difference_of(results[side], results[sides[0]])
+                line += f"{ratios[side]:12.2f}{difference:10.1e}"
             print(line, flush=True)
         except models.Failure as failure:
             print(f"{path.stem[:31]:32} {failure}", flush=True)
@@ -147,14 +148,8 @@ def runner(
     side: str, path: str, values: dict[str, Any], options: argparse.Namespace
 ) -> Callable[[], list[Any]]:
     if side.startswith("openvino"):
-        import openvino
-
-        settings = {"INFERENCE_NUM_THREADS": options.threads, "NUM_STREAMS": 1}
-        if side != "openvino":
-            settings["INFERENCE_PRECISION_HINT"] = "f32"
-        compiled = openvino.Core().compile_model(path, "CPU", settings)
-        request = compiled.create_infer_request()
-        return lambda: list(request.infer(values).values())
+        precision = None if side == "openvino" else "f32"
+        return peers.openvino_runner(path, values, options.threads, precision)
     import relaxvm
 
     precision = "bfloat16" if side == "bfloat16" else "default"

@@ -2,7 +2,8 @@
 
     python bench/compare_models.py [MODEL ...] [--python OTHER] [--set avx2] [--dim NAME=N]
                                    [--value NAME=V] [--limit SECONDS] [--rounds N] [--cpu-time]
-                                   [--threads N] [--profile] [--sorted] [--json FILE]
+                                   [--threads N] [--peer NAME[=PYTHON]] [--profile] [--sorted]
+                                   [--json FILE]
 
 MODEL is a path, a folder (every model in it), or the name of a network of `onnx_models.py`;
 without any, all of these.  `--python` names an interpreter that has onnx and onnxruntime.  `--set`
@@ -13,6 +14,9 @@ Inputs are drawn; a dimension that the model leaves open and `--dim` does not gi
 a few usual sizes with which onnxruntime runs.  `--value` gives an input that is one number.  A
 model that one of the sides does not run, or does not run in `--limit` seconds, is a line without a
 ratio.  `--sorted` ends with the models in the order of the time that is lost.
+
+`--peer` measures one more engine of `peers.py`, with the interpreter that has it: a column with the
+ratio of relaxvm's time to its own, and a dash where it does not run the model.
 
 Each side has a process of its own, started without settings of BLAS libraries but the number of
 threads.  They take turns, and the least time of all runs of a side counts.  `--cpu-time` measures
@@ -38,8 +42,12 @@ from pathlib import Path
 from typing import IO, Any
 
 import clean
+import peers
 
 SIDES = ("relaxvm", "onnxruntime")
+THREAD_SETTINGS = (
+    "RELAXVM_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TVM_NUM_THREADS",
+)  # fmt: skip
 TURN_SECONDS = 0.3
 FEWEST_RUNS = 2
 IMAGE_SIZES = (320, 224, 160, 416, 640, 256, 64, 48, 32)
@@ -63,6 +71,8 @@ def main() -> int:
     parser.add_argument("--limit", type=float, default=600, metavar="SECONDS",
                         help="the time that a side may take to answer")  # fmt: skip
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--peer", action="append", default=[], metavar="NAME[=PYTHON]",
+                        help=f"one more engine: {', '.join(peers.PEERS)}")  # fmt: skip
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--cpu-time", action="store_true")
     parser.add_argument("--profile", action="store_true")
@@ -73,6 +83,12 @@ def main() -> int:
     if options.side:
         serve(*options.side, options)
         return 0
+    options.peers = {}
+    for each in options.peer:
+        name, _, python = each.partition("=")
+        if name not in peers.PEERS:
+            parser.error(f"--peer {name}: expected one of {', '.join(peers.PEERS)}")
+        options.peers[name] = python or sys.executable
     clean.restart()
     with tempfile.TemporaryDirectory() as temporary:
         paths = models(options, options.folder or Path(temporary))
@@ -80,6 +96,7 @@ def main() -> int:
         print(f"{clean.machine()}; kernels: {options.set or 'the best set'}; "
               f"threads: {options.threads}; {clock} time")  # fmt: skip
         titles = f"{'relaxvm, ms':>12}{'onnxruntime, ms':>18}{'ratio':>9}{'difference':>14}"
+        titles += "".join(f"{f'to {peer}':>14}" for peer in options.peers)
         print(f"{'model':36}{titles}  shapes")
         rows = [compared(path, options) for path in paths]
     if options.sorted:
@@ -87,10 +104,11 @@ def main() -> int:
         lost = [(row["relaxvm"] - row["onnxruntime"], row) for row in rows if "ratio" in row]
         for _, row in sorted(lost, key=lambda each: -each[0]):
             print(line_of(row))
-    ratios = [row["ratio"] for row in rows if "ratio" in row]
-    if ratios:
-        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
-        print(f"geometric mean of {len(ratios)} ratios: {mean:.3f}")
+    for side in ("onnxruntime", *options.peers):
+        ratios = [row["relaxvm"] / row[side] for row in rows if "ratio" in row and side in row]
+        if ratios:
+            mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+            print(f"geometric mean of {len(ratios)} ratios to {side}: {mean:.3f}")
     if options.json:
         Path(options.json).write_text(json.dumps(rows, indent=1) + "\n")
     return 0
@@ -113,10 +131,10 @@ def models(options: argparse.Namespace, folder: Path) -> list[Path]:
 
 
 def compared(path: Path, options: argparse.Namespace) -> dict[str, Any]:
-    row: dict[str, Any] = {"model": path.stem, "path": str(path)}
+    row: dict[str, Any] = {"model": path.stem, "path": str(path), "peers": list(options.peers)}
     processes: dict[str, subprocess.Popen[str]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        results = {side: Path(folder) / f"{side}.npz" for side in SIDES}
+        results = {side: Path(folder) / f"{side}.npz" for side in (*SIDES, *options.peers)}
         try:
             # onnxruntime finds the shapes with which it runs; both have the same inputs.
             inputs = Path(folder) / "inputs.npz"
@@ -124,13 +142,27 @@ def compared(path: Path, options: argparse.Namespace) -> dict[str, Any]:
                 processes[side] = started(side, path, inputs, results[side], options)
                 shapes = answer(side, processes[side], options.limit)
                 row["shapes"] = json.loads(shapes)
-            row["difference"] = difference_of(results)
+            row["difference"] = difference_of(results["relaxvm"], results["onnxruntime"])
+            sides = list(SIDES)
+            for peer in options.peers:
+                processes[peer] = started(peer, path, inputs, results[peer], options)
+                try:
+                    answer(peer, processes[peer], options.limit)
+                    row[f"difference, {peer}"] = difference_of(
+                        results[peer], results["onnxruntime"]
+                    )
+                    sides.append(peer)
+                except Failure as failure:
+                    row[f"failure, {peer}"] = str(failure)
             for _ in range(options.rounds):
-                for side in SIDES:
+                for side in sides:
                     least = float(ask(side, processes[side], "run", options.limit))
                     row[side] = min(least, row.get(side, math.inf))
             row["ratio"] = row["relaxvm"] / row["onnxruntime"]
             print(line_of(row), flush=True)
+            for peer in options.peers:
+                if why := row.get(f"failure, {peer}"):
+                    print(f"    {why}", flush=True)
             if options.profile:
                 for side in SIDES:
                     shares = ask(side, processes[side], "profile", options.limit)
@@ -148,20 +180,24 @@ def compared(path: Path, options: argparse.Namespace) -> dict[str, Any]:
 def line_of(row: dict[str, Any]) -> str:
     ours, theirs = (row[side] * 1e3 for side in SIDES)
     shapes = " ".join("x".join(map(str, shape)) for shape in row["shapes"])
+    beside = "".join(
+        f"{row['relaxvm'] / row[peer]:14.2f}" if peer in row else f"{'-':>14}"
+        for peer in row["peers"]
+    )
     return (f"{row['model'][:35]:36}{ours:12.3f}{theirs:18.3f}{row['ratio']:9.2f}"
-            f"{row['difference']:14.1e}  {shapes}")  # fmt: skip
+            f"{row['difference']:14.1e}{beside}  {shapes}")  # fmt: skip
 
 
 def started(
     side: str, path: Path, inputs: Path, result: Path, options: argparse.Namespace
 ) -> subprocess.Popen[str]:
-    python = options.python if side == "onnxruntime" else sys.executable
+    pythons = {"relaxvm": sys.executable, "onnxruntime": options.python, **options.peers}
     environment = {**os.environ, "RELAXVM_CACHE": "off"}
-    for name in ("RELAXVM_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    for name in THREAD_SETTINGS:
         environment[name] = str(options.threads)
     if options.set:
         environment["RELAXVM_CPU"] = options.set
-    command = [python, __file__, "--side", side, str(path), str(inputs), str(result)]
+    command = [pythons[side], __file__, "--side", side, str(path), str(inputs), str(result)]
     command += [f"--threads={options.threads}"]
     command += ["--cpu-time"] * options.cpu_time + [f"--dim={each}" for each in options.dim]
     command += [f"--value={each}" for each in options.value]
@@ -191,10 +227,10 @@ def answer(side: str, process: subprocess.Popen[str], limit: float) -> str:
     return line.strip()
 
 
-def difference_of(results: dict[str, Path]) -> float:
+def difference_of(path: Path, other: Path) -> float:
     import numpy as np
 
-    ours, theirs = (np.load(results[side]) for side in SIDES)
+    ours, theirs = np.load(path), np.load(other)
     largest = 0.0
     for name in theirs.files:
         a, b = ours[name], theirs[name]
@@ -216,13 +252,17 @@ def serve(side: str, path: str, inputs: str, result: str, options: argparse.Name
     import numpy as np
 
     try:
-        if side == "relaxvm":
-            found = np.load(inputs)
-            values = [found[name] for name in found.files]
-            run, profile = ours(path, values)
-            kept = run()
-        else:
+        if side == "onnxruntime":
             run, profile, values, kept = theirs(path, inputs, options)
+        else:
+            found = np.load(inputs)
+            named = {name: found[name] for name in found.files}
+            values = list(named.values())
+            if side == "relaxvm":
+                run, profile = ours(path, values)
+            else:
+                run, profile = peers.runner(side, path, named, options.threads), list
+            kept = run()
         kept = [each for each in kept if isinstance(each, np.ndarray) and each.dtype != object]
         np.savez(result, *kept)
         print(json.dumps([value.shape for value in values]), flush=True)
@@ -245,7 +285,7 @@ def serve(side: str, path: str, inputs: str, result: str, options: argparse.Name
         print(min(times), flush=True)
 
 
-Run = Callable[[], list[Any]]
+Run = peers.Run
 Profile = Callable[[], list[tuple[str, float]]]
 PROFILED_RUNS = 3
 
