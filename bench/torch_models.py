@@ -134,7 +134,7 @@ def whisper() -> Entry:
     return make, (torch.zeros(2, 80, 3000),), {0: BATCH}
 
 
-BASE = {"num_hidden_layers": 4, "vocab_size": 8000}
+BASE: dict[str, Any] = {"num_hidden_layers": 4, "vocab_size": 8000}
 MODELS: dict[str, Entry] = {
     "tv_resnet50": images("resnet50"),
     "tv_mobilenet_v3_large": images("mobilenet_v3_large"),

@@ -38,7 +38,8 @@ from .kinds import Flag, Float, Floats, Integers, Out, OutLike, SameType
 from .pooling import Size2d, avg_pool2d, max_pool2d
 
 __all__ = ["BLOCK", "blocks_of", "pack_bias", "pack_depthwise", "pack_direct", "pack_gathered",
-           "pack_planes", "pack_winograd", "planes_of", "scale_outputs"]  # fmt: skip
+           "pack_planes", "pack_winograd", "planes_of", "scale_outputs",
+           "whole_blocks"]  # fmt: skip
 
 BLOCK: Final = 16
 """Channels of a block: a line of 64 bytes of float32."""
@@ -214,7 +215,7 @@ def gate_blocks(x: Floats, gate: Floats, residual: Floats | None, out: OutLike) 
 # Convolutions
 
 
-def _whole_blocks(x: NDArray[Any], *axes: int) -> NDArray[Any]:
+def whole_blocks(x: NDArray[Any], *axes: int) -> NDArray[Any]:
     """x as float32 with zeros behind these axes, up to a multiple of 16."""
     widths = [(0, -x.shape[i] % BLOCK if i in axes else 0) for i in range(x.ndim)]
     return np.pad(np.asarray(x, np.float32), widths)
@@ -222,13 +223,13 @@ def _whole_blocks(x: NDArray[Any], *axes: int) -> NDArray[Any]:
 
 def pack_bias(bias: NDArray[Any]) -> NDArray[np.float32]:
     """A number for each output, with zeros up to a whole block."""
-    return _whole_blocks(bias.reshape(-1), 0)
+    return whole_blocks(bias.reshape(-1), 0)
 
 
 def pack_direct(weight: NDArray[Any]) -> NDArray[np.float32]:
     """weight[outputs, inputs of a group, height, width] as [blocks of outputs, blocks of inputs,
     height, width, 16 inputs, 16 outputs]."""
-    padded = _whole_blocks(weight, 0, 1)
+    padded = whole_blocks(weight, 0, 1)
     outputs, inputs, tall, wide = padded.shape
     split = padded.reshape(outputs // BLOCK, BLOCK, inputs // BLOCK, BLOCK, tall, wide)
     return aligned_copy(split.transpose(0, 2, 4, 5, 3, 1))
@@ -236,14 +237,14 @@ def pack_direct(weight: NDArray[Any]) -> NDArray[np.float32]:
 
 def pack_planes(weight: NDArray[Any]) -> NDArray[np.float32]:
     """weight[outputs, inputs, height, width] as [blocks of outputs, inputs, height, width, 16]."""
-    padded = _whole_blocks(weight, 0)
+    padded = whole_blocks(weight, 0)
     split = padded.reshape(-1, BLOCK, *weight.shape[1:])
     return np.ascontiguousarray(split.transpose(0, 2, 3, 4, 1))
 
 
 def pack_depthwise(weight: NDArray[Any]) -> NDArray[np.float32]:
     """weight[channels, 1, height, width] as [blocks, height, width, 16]."""
-    padded = _whole_blocks(weight, 0)
+    padded = whole_blocks(weight, 0)
     split = padded.reshape(-1, BLOCK, *weight.shape[2:])
     return np.ascontiguousarray(split.transpose(0, 2, 3, 1))
 
@@ -280,7 +281,7 @@ def pack_gathered(
 def pack_winograd(weight: NDArray[Any]) -> NDArray[np.float32]:
     """weight[outputs, inputs, 3, 3], transformed, as [36, blocks of outputs, blocks of inputs, 16
     inputs, 16 outputs]: four times the memory."""
-    padded = _whole_blocks(weight, 0, 1)
+    padded = whole_blocks(weight, 0, 1)
     outputs, inputs = padded.shape[:2]
     packed = aligned_zeros(
         (_POINTS**2, outputs // BLOCK, inputs // BLOCK, BLOCK, BLOCK), np.float32

@@ -43,6 +43,7 @@ from ..ir import (
     post_order_visit,
     structural_equal,
 )
+from ..ir.arith import simplify
 from ..ir.node import KINDS
 from ..op.lowering import KERNEL_PREFIX, kernel_call
 from ._integers import IntegerProduct, centered, op_name, packed_weight
@@ -64,6 +65,10 @@ _MOST_TAPS: Final = 16
 """Of the window of a transposed convolution."""
 _MOST_BYTE_TAPS: Final = 256
 """Of the window of a convolution of bytes of each channel by itself."""
+_MOST_FRAMES: Final = 16
+"""Of the window of a convolution along three axes: images of their channels are copies."""
+_FRAMES_FIRST: Final = (0, 2, 1, 3, 4)
+"""Between [batch, channels, frames, height, width] and [batch, frames, channels, height, width]."""
 _IN_BLOCKS: Final = 6
 """Dimensions of the weights of a convolution of an image in blocks."""
 _SMALLEST_WINOGRAD: Final = 7
@@ -271,6 +276,11 @@ class _Blocker(ExprMutator):
             call = self.infer(op.take(plain, Constant(places), axis=1))
         if var.ty.ndim == 3:
             call = self.infer(op.reshape(self._emit(var.name, call), var.ty.shape))
+        elif var.ty.ndim == 5:
+            batch, channels, *rest = var.ty.dims
+            frames = op.reshape(self._emit(var.name, call), [batch, rest[0], channels, *rest[1:]])
+            found = self._emit(var.name, self.infer(frames))
+            call = self.infer(op.permute_dims(found, _FRAMES_FIRST))
         self._emitted.append(VarBinding(var, call, self._span))
 
     def _in_blocks(self, var: Var) -> Expr:
@@ -327,9 +337,14 @@ class _Blocker(ExprMutator):
         return self.infer(op.reshape(moved, list(var.ty.dims)))
 
     def _in_planes(self, name: str, x: Expr) -> Expr:
-        """x[batch, channels, width] or [batch, channels, height, width] with 4 dimensions."""
+        """x[batch, channels, width], [batch, channels, height, width] or [batch, channels, frames,
+        height, width] with 4 dimensions."""
         if x.ty.ndim == 4:
             return x
+        if x.ty.ndim == 5:
+            dims = _four_dims(x.ty)
+            x = self._emit(name, self.infer(op.permute_dims(x, _FRAMES_FIRST)))
+            return self._emit(name, self.infer(op.reshape(x, dims)))
         return self._emit(name, self.infer(op.reshape(x, _four_dims(x.ty))))
 
     def _is_in_blocks(self, expr: Expr) -> bool:
@@ -424,10 +439,12 @@ class _Blocker(ExprMutator):
         if value.op.name == "relax.call_dps_packed":
             if isinstance(var.ty, TupleType):
                 return self._range(var, value)
-            return _is_image(var.ty) and self._apply(var, value)
+            return _has_channels(var.ty) and self._apply(var, value)
         if value.op.name == "relax.nn.batch_norm":
             return self._remember_norm(var, value)
-        if not _is_image(var.ty) and value.op.name != "relax.mean":
+        if not _has_channels(var.ty) and value.op.name != "relax.mean":
+            return False
+        if _is_video(var.ty) and value.op.name not in _OF_VIDEOS:
             return False
         if value.op.name in _KEEP_CHANNELS and value.args[0] in self._shuffled:
             return self._of_shuffled(var, value)
@@ -508,6 +525,87 @@ class _Blocker(ExprMutator):
                 inputs=listed,
             ),
         )  # fmt: skip
+
+    def _conv_of_frames(self, var: Var, call: Call) -> bool:
+        """A convolution along three axes: one along two, of images whose channels are those of all
+        the frames that a result is computed from."""
+        x, weight = call.args
+        attrs: Any = call.attrs
+        if (
+            not _is_video(var.ty)
+            or not isinstance(x, Var)
+            or not _is_video(x.ty)
+            or not isinstance(weight, Constant)
+            or weight.data.dtype != np.float32
+            or not weight.data.size
+            or attrs["groups"] != 1
+            or (attrs["data_layout"], attrs["kernel_layout"]) != ("NCDHW", "OIDHW")
+            or attrs["out_layout"] not in (None, "", "NCDHW")
+            or attrs["out_dtype"] not in (None, "", "void", "float32")
+            or not (_has_area(x.ty) and _has_area(var.ty))
+        ):
+            return False
+        outputs, inputs, deep, tall, wide = weight.data.shape
+        depth, results = x.ty.dims[2], var.ty.dims[2]
+        if not isinstance(depth, IntImm) or not isinstance(results, IntImm):
+            return False
+        if max(tall, wide) > 1 << 10 or deep > _MOST_FRAMES:
+            return False
+        from ..kernels import blocks
+
+        front, top, left, back, bottom, right = attrs["padding"]
+        (step, *strides), (between, *dilation) = attrs["strides"], attrs["dilation"]
+        steps = tuple(strides), (top, left, bottom, right), tuple(dilation)
+        by_frame = weight.data.transpose(0, 2, 1, 3, 4)
+        is_planes = not self._is_in_blocks(x) and inputs <= _MOST_PLANES
+        if is_planes:
+            source: Expr = self._in_planes(var.name, self.visit(x))
+        else:
+            source = self._in_blocks(x)
+            by_frame = blocks.whole_blocks(by_frame, 2)
+        flat = by_frame.reshape(outputs, -1, tall, wide)
+        if (deep, step, front, back) != (1, 1, 0, 0):
+            # The frames of each result follow each other: their channels are those of one image.
+            taken = step * np.arange(results.value)[:, None] + between * np.arange(deep)
+            videos = [x.ty.dims[0], depth]
+            source = self._frames(var.name, videos, source, (front, back), taken)
+        kernel, packed = "nn.conv2d_blocks", None
+        if is_planes:
+            packed = blocks.pack_planes(flat)
+        elif (
+            self._winograd
+            and (tall, wide) == (3, 3)
+            and not _are_whole(flat)
+            and _suits_winograd(var.ty, steps, outputs, inputs)
+        ):
+            kernel, packed = "nn.conv2d_winograd_blocks", blocks.pack_winograd(flat)
+        else:
+            packed = blocks.pack_direct(flat)
+        return self._wait(
+            var,
+            _Convolution(
+                kernel, source, Constant(placed(packed)), None, (*steps, 1), _blocked(var.ty),
+                outputs,
+            ),
+        )  # fmt: skip
+
+    def _frames(
+        self, name: str, videos: list[Any], x: Expr, padding: tuple[int, int], taken: NDArray[Any]
+    ) -> Var:
+        """Images of the channels of several frames each, from x[batch * frames, channels, ...],
+        after frames of zeros at both ends; `videos` is [batch, frames]."""
+        _, channels, *rest = x.ty.dims
+        results, deep = taken.shape
+        found = self._emit(name, self.infer(op.reshape(x, [*videos, channels, *rest])))
+        if any(padding):
+            widths = [0, 0, *padding, *[0] * (2 * (found.ty.ndim - 2))]
+            found = self._emit(name, self.infer(op.nn.pad(found, widths)))
+        places = taken.reshape(-1)
+        if not np.array_equal(places, np.arange(videos[1].value + sum(padding))):
+            found = self._emit(name, self.infer(op.take(found, Constant(places), axis=1)))
+        count = simplify(videos[0] * int_imm(results))
+        dims = [count, int_imm(channels.value * deep), *rest]
+        return self._emit(name, self.infer(op.reshape(found, dims)))
 
     # Convolutions of bytes
 
@@ -899,7 +997,7 @@ class _Blocker(ExprMutator):
         if (
             var not in self._only_first
             or len(vectors) != 4
-            or not _is_image(x.ty)
+            or not _has_channels(x.ty)
             or not self._is_in_blocks(x)
             or call.attrs["axis"] % x.ty.ndim != 1
             or not _has_area(x.ty)
@@ -1065,7 +1163,7 @@ class _Blocker(ExprMutator):
                 args.append(arg)
             elif (
                 isinstance(arg, Var)
-                and _is_image(arg.ty)
+                and _has_channels(arg.ty)
                 and (arg.ty.ndim, _channels(arg.ty)) == (var.ty.ndim, channels)
             ):
                 if not self._is_in_blocks(arg) and not _same_dims(arg.ty, var.ty):
@@ -1105,6 +1203,7 @@ _RULES: Final[dict[str, Callable[[_Blocker, Var, Call], bool]]] = {
     "relax.reshape": _Blocker._shuffle,
     "relax.nn.conv1d": _Blocker._conv,
     "relax.nn.conv2d": _Blocker._conv,
+    "relax.nn.conv3d": _Blocker._conv_of_frames,
     "relax.add": _Blocker._add,
     "relax.nn.relu": _Blocker._bound,
     "relax.clip": _Blocker._bound,
@@ -1140,6 +1239,12 @@ _ELEMENTWISE: Final = _ANYWHERE | {
 }
 
 
+_OF_VIDEOS: Final = _ELEMENTWISE | {
+    "relax.nn.conv3d", "relax.nn.prelu", *_FUNCTIONS,
+}  # fmt: skip
+"""Operators whose results may be videos in blocks: each frame is an image of its own."""
+
+
 def _only_first(func: Function, uses: Counter[Var]) -> set[Var]:
     """The variables of which only the first element is used."""
     first: Counter[Var] = Counter()
@@ -1157,17 +1262,29 @@ def _name(call: Call) -> str:
     return call.op.name
 
 
-def _is_image(ty: Any, dtypes: Collection[str] = ("float32",)) -> bool:
+def _is_image(
+    ty: Any, dtypes: Collection[str] = ("float32",), ranks: Collection[int] = (3, 4)
+) -> bool:
     """float32, or of other data types, [batch, channels, height, width] or [batch, channels,
     width], an image of one row, with a known number of channels."""
     return (
         isinstance(ty, TensorType)
         and ty.dtype in dtypes
         and ty.dims is not None
-        and len(ty.dims) in (3, 4)
+        and len(ty.dims) in ranks
         and isinstance(ty.dims[1], IntImm)
         and ty.dims[1].value > 0
     )
+
+
+def _is_video(ty: Any) -> bool:
+    """float32[batch, channels, frames, height, width] with a known number of channels: in blocks,
+    the frames are images."""
+    return _is_image(ty, ranks=(5,))
+
+
+def _has_channels(ty: Any) -> bool:
+    return _is_image(ty, ranks=(3, 4, 5))
 
 
 def _quantizes_all_alike(call: Call) -> bool:
@@ -1202,14 +1319,17 @@ def _channels(ty: Any) -> int:
 
 
 def _same_dims(a: Any, b: Any) -> bool:
-    if not _is_image(a) or not _is_image(b) or len(a.dims) != len(b.dims):
+    if not _has_channels(a) or not _has_channels(b) or len(a.dims) != len(b.dims):
         return False
     return all(map(structural_equal, a.dims, b.dims))
 
 
 def _four_dims(ty: Any) -> list[Any]:
-    """The dimensions of an image; one of 3 dimensions has one row."""
+    """The dimensions of an image; one of 3 dimensions has one row, and the frames of one of 5 are
+    images."""
     dims = list(ty.dims)
+    if len(dims) == 5:
+        return [simplify(dims[0] * dims[2]), dims[1], *dims[3:]]
     return dims if len(dims) == 4 else [*dims[:2], int_imm(1), dims[2]]
 
 
@@ -1286,8 +1406,8 @@ def _is_float32(number: float) -> bool:
 def BlockConvolutions(
     *, precise: bool = False, winograd: bool = True, bfloat16: bool = False
 ) -> Pass:
-    """Compute convolutions of constant weights, along two axes or one, on images in blocks of 16
-    channels, by the C kernels
+    """Compute convolutions of constant weights, along one to three axes, on images in blocks of
+    16 channels, by the C kernels
     ``nn.conv2d_blocks``, ``nn.conv2d_depthwise_blocks`` and ``nn.conv2d_winograd_blocks``.
 
     Factors and numbers to add for each channel, a residual, bounds (relu, clip, maximum, minimum),
@@ -1297,6 +1417,9 @@ def BlockConvolutions(
     convolutions whose windows do not overlap, convolutions of one pixel.  Elementwise operators,
     pools, resizing, means over the pixels, products with them, and concatenations of channels keep
     the layout; before and after all others, images are reordered.
+
+    Convolutions along three axes are those of images whose channels are the ones of all the frames
+    that a result is computed from; elementwise operators keep the frames in blocks.
 
     Convolutions of bytes, less a zero point, and constant integers become
     ``nn.integer_conv2d_blocks``, which is exact, with what follows them up to a quantization.

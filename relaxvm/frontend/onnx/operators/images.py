@@ -9,8 +9,8 @@ from typing import Any, Final
 import numpy as np
 
 from ....ir import Expr, IntImm, TensorType
-from ....ir.arith import simplify
-from ...common.values import Value
+from ....ir.arith import prove_equal, simplify
+from ...common.values import Value, as_expr
 from ..graph import Graph, Problem
 from ..registry import onnx
 from .ranks import axes_of, length_of_vector
@@ -111,7 +111,7 @@ def _resized(
 def _stays(size: Any, dim: Any, scale: float | None) -> bool:
     if scale is not None:
         return scale == 1
-    return isinstance(dim, IntImm) and isinstance(size, int) and dim.value == size
+    return dim is not None and prove_equal(dim, as_expr(size))
 
 
 def _kept_aspect(
