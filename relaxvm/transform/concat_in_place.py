@@ -81,9 +81,8 @@ class _Finder:
         made = self._own(out, region)
         if made is None or made.first != point or not isinstance(axis, IntImm):
             return
-        dims = _constants(made.shape.values)
-        if dims is None or prod(dims[: axis.value % len(dims)]) != 1:
-            return  # a part of the result is not in one piece
+        if not _are_in_one_piece(made.var.ty, axis.value):
+            return
         places: dict[Allocation, int] = {}
         offset = 0
         for tensor in tensors:
@@ -180,12 +179,50 @@ class _Rewriter(ExprMutator):
         return changed
 
 
+class _Nester(ExprMutator):
+    """Lets a concatenation begin with the result of an earlier one of the same block that has
+    concatenated its first parts: `concat(a, b, c)` after `ab = concat(a, b)` is `concat(ab, c)`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._known: dict[tuple[Any, ...], Expr] = {}
+
+    def visit_block(self, block: BindingBlock) -> BindingBlock:
+        outer, self._known = self._known, {}
+        new = super().visit_block(block)
+        self._known = outer
+        return new
+
+    def visit_call(self, call: Call) -> Expr:
+        if not _is_concat(call):
+            return super().visit_call(call)
+        *tensors, axis, out = call.args
+        if not isinstance(axis, IntImm) or not _are_in_one_piece(out.ty, axis.value):
+            return call
+        parts = (axis.value, *tensors)
+        self._known.setdefault(parts, out)
+        for end in range(len(parts) - 1, 2, -1):
+            first = self._known.get(parts[:end])
+            if first is not None:
+                return Call(call.op, [first, *parts[end:], axis, out], call.attrs, call.ty_args,
+                            span=call.span)  # fmt: skip
+        return call
+
+
+def _are_in_one_piece(ty: Any, axis: int) -> bool:
+    """Whether each part of a tensor along an axis is in one piece."""
+    dims = _constants(ty.dims or ()) if isinstance(ty, TensorType) else None
+    return dims is not None and prod(dims[: axis % len(dims)]) == 1
+
+
 def ConcatInPlace() -> Pass:
     """Compute tensors that are concatenated at their places in the result, which then is there
     without a copy: their allocations become views of it.
 
     That is done where the parts of the result are each in one piece, such as channels of one image,
-    if all of them are tensors that the function allocates, and whose sizes are constant.
+    if all of them are tensors that the function allocates, and whose sizes are constant.  Where an
+    earlier concatenation has the first parts of a later one, its result is what the later one
+    begins with.
 
     Requires: explicit allocations (CallTIRRewrite).  Why: a copy takes as long as many kernels.
     """
@@ -194,6 +231,7 @@ def ConcatInPlace() -> Pass:
     def run(func: Function, mod: IRModule, ctx: PassContext) -> Any:
         if not any(_is_concat(binding.value) for binding in all_bindings(func.body)):
             return func
+        func = _Nester().visit(func)
         finder = _Finder(func, mod)
         return _Rewriter(finder).visit(func) if finder.places else func
 
