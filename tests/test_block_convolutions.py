@@ -22,20 +22,23 @@ from relaxvm.transform.pipelines import get_pipeline
 
 
 class Network:
-    """A random network of convolutions along one axis or two, and what stands between them."""
+    """A random network of convolutions along one to three axes, and what stands between them."""
 
     def __init__(self, seed: int, *, axes: int = 2, symbolic: bool = False) -> None:
         self.axes = axes
-        self.conv = R.nn.conv1d if axes == 1 else R.nn.conv2d
+        self.conv = getattr(R.nn, f"conv{axes}d")
         self.rng = np.random.default_rng(seed)
         self.bb = relaxvm.BlockBuilder()
         channels, side = int(self.rng.choice([1, 3, 16, 24])), int(self.rng.integers(9, 20))
         batch = int(self.rng.integers(1, 3))
         dims: list[Any] = [batch, channels, *[side] * axes]
+        if axes == 3:
+            dims[2] = int(self.rng.integers(3, 6))
         self.input = self.rng.standard_normal(dims).astype(np.float32)
         if symbolic:
-            dims = [relaxvm.ir.Var(name, relaxvm.ir.PrimType("int64")) if i != 1 else channels
-                    for i, name in enumerate("ncyx"[: 2 + axes])]  # fmt: skip
+            names = "ncyx"[: 2 + axes] if axes < 3 else "nctyx"
+            dims = [dims[i] if name in "ct" else relaxvm.ir.Var(name, relaxvm.ir.PrimType("int64"))
+                    for i, name in enumerate(names)]  # fmt: skip
         x = relaxvm.ir.Var("x", TensorType(dims, "float32"))
         with self.bb.function("main", [x]):
             with self.bb.dataflow():
@@ -98,12 +101,25 @@ class Network:
         function = {"silu": R.nn.silu, "gelu": R.nn.gelu, "sigmoid": R.sigmoid}[kind]
         return self.emit(function(value))
 
+    def of_frames(self, value: Any, outputs: int, channels: int, size: int) -> Any:
+        """A convolution along three axes whose windows, steps and padding differ by axis."""
+        frames = int(value.ty.dims[2].value)
+        deep = int(self.rng.integers(1, min(3, frames) + 1))
+        dilation = 2 if deep == 2 and frames > 2 and self.rng.random() < 0.5 else 1
+        before, after = (int(n) for n in self.rng.integers(0, 3, 2))
+        half = size // 2
+        return R.nn.conv3d(
+            value, self.normal(outputs, channels, deep, size, size),
+            strides=[int(self.rng.choice([1, 1, 2])), *[int(self.rng.choice([1, 1, 2]))] * 2],
+            padding=[before, half, half, after, half, half], dilation=[dilation, 1, 1],
+        )  # fmt: skip
+
     LARGER = ("resize", "transposed", "excite")
 
     def larger(self, kind: str, value: Any, channels: int) -> Any:
         """Images of twice the size, and squeeze and excitation."""
         area = value.ty.dims[2:]
-        if self.axes == 1 or (kind != "excite" and len(self.values) > 8):
+        if self.axes != 2 or (kind != "excite" and len(self.values) > 8):
             return self.emit(R.nn.relu(value))
         if kind == "resize":
             method = str(self.rng.choice(["nearest_neighbor", "linear"]))
@@ -126,7 +142,7 @@ class Network:
         kind = self.rng.choice(
             ["conv", "conv", "conv", "depthwise", "bias", "relu", "clip", "residual", "pool",
              "concat", "norm", "affine", "most", "least", "tanh", "gate", "mean", "strange",
-             "groups" if self.axes == 1 else "shuffle", "groups", *self.CURVES, *self.LARGER]
+             "shuffle" if self.axes == 2 else "groups", "groups", *self.CURVES, *self.LARGER]
         )  # fmt: skip
         if kind in self.CURVES:
             return self.curve(kind, value, channels)
@@ -137,6 +153,8 @@ class Network:
             outputs = int(self.rng.choice([1, 8, 16, 20, 32]))
             strides = int(self.rng.choice([1, 1, 1, 2]))
             weight = self.window(outputs, channels, size)
+            if self.axes == 3:
+                return self.emit(self.of_frames(value, outputs, channels, size))
             return self.emit(self.conv(value, weight, strides=strides, padding=size // 2))
         if kind == "depthwise":
             weight = self.window(channels, 1, 3)
@@ -183,7 +201,7 @@ class Network:
         if kind == "mean":
             mean = self.emit(R.mean(value, axis=[2, 3][: self.axes], keepdims=True))
             return self.emit(R.multiply(value, mean))
-        if self.axes == 1:
+        if self.axes != 2:
             return self.emit(R.flip(value, 2))
         return self.emit(R.permute_dims(value, [0, 1, 3, 2]))
 
@@ -207,7 +225,7 @@ def run(mod: IRModule, *args: Any) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("precise", [False, True])
 @pytest.mark.parametrize("symbolic", [False, True])
-@pytest.mark.parametrize("axes", [1, 2])
+@pytest.mark.parametrize("axes", [1, 2, 3])
 def test_random_networks(axes: int, symbolic: bool, precise: bool) -> None:
     count = 0
     for seed in range(40):
@@ -219,7 +237,7 @@ def test_random_networks(axes: int, symbolic: bool, precise: bool) -> None:
         for got, expected in zip(run(blocked, network.input), want, strict=True):
             scale = max(1.0, float(np.abs(expected).max(initial=0)))
             np.testing.assert_allclose(got, expected, rtol=0, atol=1e-4 * scale, err_msg=str(seed))
-    assert count > 150
+    assert count > 100
 
 
 # What becomes one call
@@ -442,6 +460,54 @@ class Others:
 def test_other_convolutions_stay() -> None:
     """Weights of the run, other data types, other layouts, few outputs of one pixel each."""
     assert only(Others)[1] == []
+
+
+VIDEO = np.random.default_rng(7).standard_normal((16, 16, 3, 3, 3)).astype(np.float32) / 20
+
+
+@I.ir_module
+class Video:
+    @R.function
+    def main(x: R.Tensor(("n", 16, 5, 9, 9), "float32")):
+        with R.dataflow():
+            a = R.nn.conv3d(x, R.const(VIDEO), padding=1)
+            b = R.add(a, R.const(np.ones((1, 16, 1, 1, 1), "float32")))
+            c = R.nn.relu(b)
+            d = R.nn.conv3d(c, R.const(VIDEO), padding=1)
+            e = R.nn.relu(R.add(d, c))
+            f = R.nn.conv3d(e, R.const(VIDEO[:, :, :1]), strides=[2, 1, 1])
+            R.output(f)
+        return f
+
+
+def test_frames_of_videos_are_images_in_blocks() -> None:
+    blocked, names = only(Video)
+    assert names == ["to_blocks", *["conv2d_winograd_blocks"] * 3, "from_blocks"]
+    x = np.random.default_rng(1).standard_normal((2, 16, 5, 9, 9)).astype(np.float32)
+    got, want = run(blocked, x)[0], run(Video, x)[0]
+    assert got.shape == (2, 16, 3, 7, 7)
+    np.testing.assert_allclose(got, want, atol=2e-5)
+
+
+@I.ir_module
+class OtherVideos:
+    @R.function
+    def main(
+        x: R.Tensor((1, 16, "t", 9, 9), "float32"),
+        y: R.Tensor((1, 32, 5, 9, 9), "float32"),
+        z: R.Tensor((1, 16, 20, 9, 9), "float32"),
+    ):
+        with R.dataflow():
+            a = R.nn.conv3d(x, R.const(VIDEO))
+            b = R.nn.conv3d(y, R.const(VIDEO), groups=2)
+            c = R.nn.conv3d(z, R.const(np.ones((16, 16, 17, 1, 1), "float32")))
+            R.output(a, b, c)
+        return (a, b, c)
+
+
+def test_other_convolutions_of_videos_stay() -> None:
+    """Frames whose number the run knows, groups, windows of many frames."""
+    assert only(OtherVideos)[1] == []
 
 
 # Models

@@ -62,9 +62,14 @@ def network(seed: int) -> tuple[IRModule, np.ndarray]:
             values = [x]
             for _ in range(12):
                 one, other = (values[-int(i)] for i in rng.integers(1, min(4, len(values)) + 1, 2))
-                kind = rng.choice(["concat", "concat", "twice", "exp", "relu", "reshape", "add"])
+                kind = rng.choice(
+                    ["concat", "concat", "twice", "again", "exp", "relu", "reshape", "add"]
+                )
                 if kind == "concat":
                     new = R.concat([one, other], axis=1)
+                elif kind == "again":
+                    both = bb.emit(R.concat([one, other], axis=1))
+                    new = R.concat([one, other, bb.emit(R.nn.relu(both))], axis=1)
                 elif kind == "twice":
                     new = R.concat([one, other, one], axis=1)
                 elif kind == "exp":
@@ -119,6 +124,34 @@ def test_parts_of_parts() -> None:
     x = np.random.default_rng(0).standard_normal((1, 40, 40)).astype(np.float32)
     want = run(Dense, x, without="ConcatInPlace")[0]
     np.testing.assert_array_equal(run(Dense, x)[0], want)
+
+
+@I.ir_module
+class Growing:
+    """Concatenations of all that was computed so far, as DenseNet of torchvision has them."""
+
+    @R.function
+    def main(x: R.Tensor((1, 40, 40), "float32")):
+        with R.dataflow():
+            a = R.tanh(x)
+            b = R.nn.relu(a)
+            ab = R.concat([a, b], axis=1)
+            c = R.exp(R.strided_slice(ab, axes=[1], begin=[20], end=[60]))
+            abc = R.concat([a, b, c], axis=1)
+            d = R.exp(R.strided_slice(abc, axes=[1], begin=[60], end=[100]))
+            abcd = R.concat([a, b, c, d], axis=1)
+            ba = R.concat([b, a], axis=1)
+            f = R.nn.relu(abcd)
+            g = R.tanh(ba)
+            R.output(f, g)
+        return (f, g)
+
+
+def test_the_same_first_parts() -> None:
+    assert copies(Growing) == 1  # parts in another order
+    x = np.random.default_rng(0).standard_normal((1, 40, 40)).astype(np.float32)
+    for got, want in zip(run(Growing, x), run(Growing, x, without="ConcatInPlace"), strict=True):
+        np.testing.assert_array_equal(got, want)
 
 
 @I.ir_module

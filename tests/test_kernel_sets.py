@@ -795,6 +795,28 @@ def test_rows_of_strange_numbers(which: str) -> None:
     assert np.isfinite(out[5]).all()
 
 
+@pytest.mark.parametrize("which", SETS)
+def test_scores_far_below_the_greatest(which: str) -> None:
+    """Weights are right down to 2^-126, and 0 below, where powers of e become subnormal."""
+    scores = np.linspace(-110, 0, 4096, dtype=np.float32)[None]
+    scores[0, :3] = -np.inf, np.finfo(np.float32).min, -1e30
+    out = np.empty_like(scores)
+    of_set("nn.softmax_rows", which)(scores, 1.0, out)
+    powers = np.exp(scores.astype(np.float64))
+    total = powers.sum()
+    large = scores >= -87
+    np.testing.assert_allclose(out[large], powers[large] / total, rtol=2e-6)
+    np.testing.assert_array_equal(out[scores < -87.4], 0)
+    query, key = np.ones((1, 29, 1, 1), np.float32), scores[:, :, None, None]
+    values = np.ones((1, 4096, 1, 1), np.float32)
+    found = np.empty((1, 29, 1, 1), np.float32)
+    key[0, :3] = -1e30
+    bias = np.zeros((1, 1, 1, 4096), np.float32)
+    bias[..., :2000] = np.finfo(np.float32).min
+    of_set("nn.attention_tiles", which)(query, key, values, bias, 1.0, None, 0, found)
+    np.testing.assert_allclose(found, 1, rtol=1e-6)
+
+
 class Attention:
     """Random queries, keys and values."""
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.reference
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -363,6 +364,21 @@ def test_shape_arithmetic_is_folded() -> None:
     assert "R.concat" not in text
     x = np.arange(12, dtype="float32").reshape(3, 4)
     np.testing.assert_array_equal(run(model, x), x.reshape(6, 2))
+
+
+def test_a_batch_that_stays_is_not_resized() -> None:
+    """The lengths of x, of which two are replaced, as PyTorch exports interpolate."""
+    nodes = [
+        node("Shape", "x", "s", start=0, end=2),
+        node("Concat", "s size", "t", axis=0),
+        node("Resize", "x none none t", "y", mode="linear"),
+    ]
+    nodes[-1].input[1] = nodes[-1].input[2] = ""
+    model = model_of(nodes, {"x": (FLOAT, ["n", 3, 4, 5])}, ["y"], {"size": np.array([8, 10])})
+    assert "(2, 3)" in from_onnx(model).script()
+    x = np.random.default_rng(0).standard_normal((2, 3, 4, 5)).astype("float32")
+    want = onnx.reference.ReferenceEvaluator(model).run(None, {"x": x})[0]
+    np.testing.assert_allclose(run(model, x), want, atol=1e-6)
 
 
 def shapes_as_int32() -> Any:

@@ -219,7 +219,7 @@ static float weigh_row(float *row, int64_t blocks, int64_t step, float *greatest
     vf base = rvm_all(now == -INFINITY ? 0.0f : now);
     for (int64_t b = 0; b < blocks; b++)
         for (int lane = 0; lane < LINE; lane += RVM_LANES) {
-            vf power = rvm_exp(rvm_load(row + b * step + lane) - base);
+            vf power = rvm_weight(rvm_load(row + b * step + lane) - base);
             rvm_store(row + b * step + lane, power);
             sum[b & 1] += power;
         }

@@ -97,7 +97,7 @@ static int softmax_of_rows(const RvmKernelCall *call, void *work, int64_t piece,
         for (int64_t i = 0; i < r.padded; i += STRIDE)
 #pragma GCC unroll 4
             for (int j = 0; j < 4; j++) {
-                vf power = rvm_exp(rvm_load(row + i + j * RVM_LANES) - base);
+                vf power = rvm_weight(rvm_load(row + i + j * RVM_LANES) - base);
                 rvm_store(row + i + j * RVM_LANES, power);
                 sum[j] += power;
             }
