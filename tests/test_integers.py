@@ -246,16 +246,18 @@ def quantized_pair(name: str, dtype: Any, scale: float, zero: int) -> tuple[list
     return nodes, {f"{name}s": number(scale), f"{name}z": number(zero, dtype)}
 
 
+@pytest.mark.parametrize(("zero", "relu"), [(-7, False), (-7, True), (-128, True)])
 @pytest.mark.parametrize("kind", ["MatMul", "Conv"])
-def test_pairs_of_quantization_are_folded(kind: str) -> None:
+def test_pairs_of_quantization_are_folded(kind: str, zero: int, relu: bool) -> None:
     """Floats that were quantized, and weights that were, are multiplied as integers; results are
     quantized by the same call.  They differ from those of floats by rounding."""
     is_conv = kind == "Conv"
     before, of_x = quantized_pair("x", np.uint8, 0.02, 120)
-    after, of_m = quantized_pair("m", np.int8, 0.3, -7)
+    after, of_m = quantized_pair("m", np.int8, 0.3, zero)
     weight = drawn(np.int8, 40, 24, 3, 3) if is_conv else drawn(np.int8, 256, 40)
     nodes = [*before, node("DequantizeLinear", "w ws wz", "wd", axis=0 if is_conv else 1),
-             node(kind, "xd wd bias" if is_conv else "xd wd", "m"), *after[:1],
+             node(kind, "xd wd bias" if is_conv else "xd wd", "sum"),
+             node("Relu" if relu else "Identity", "sum", "m"), *after[:1],
              node("Identity", "mq", "y")]  # fmt: skip
     inits = {**of_x, **of_m, "w": weight, "ws": PER_CHANNEL, "wz": np.zeros(40, np.int8)}
     if is_conv:

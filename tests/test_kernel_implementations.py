@@ -258,6 +258,9 @@ def _split(draw: Draw) -> Iterator[Any]:
         yield draw.out((*x.shape[:at], end - begin, *x.shape[at + 1 :]), x.dtype, x)
 
 
+OTHER_MODES = "wrap", "clip", "nan", "slow", "python"
+
+
 def _take(draw: Draw) -> Iterator[Any]:
     x = draw.tensor(draw.pick(SHAPES[1:]), draw.pick(DTYPES))
     axis = draw.pick([None, draw.axis(x.ndim)])
@@ -267,7 +270,7 @@ def _take(draw: Draw) -> Iterator[Any]:
     drawn = draw.rng.integers(-int(draw.chance(0.1)), max(1, high), count)
     dtype = draw.pick(["i8", "i8", "i8", "i4", "i4", "i4", "u4", "i2", "f4"])
     indices = draw.laid_out(np.asarray(drawn, dtype))
-    mode = draw.pick([()] * 5 + [("fast",)] * 4 + [("wrap",), ("clip",), ("nan",), ("slow",)])
+    mode = draw.pick([()] * 5 + [("fast",)] * 4 + [(m,) for m in OTHER_MODES])
     shape = (*x.shape[:at], *indices.shape, *x.shape[at + 1 :])
     yield from (x, indices, axis, *mode, draw.out(shape, x.dtype, x, indices))
 

@@ -345,6 +345,16 @@ def test_take_outside(dtype: Any) -> None:
         run("take", X, indices, 1, "fast", np.empty((2, 2, 2, 4)))
 
 
+@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.int8])
+def test_take_from_the_end(dtype: Any) -> None:
+    indices = np.array([[0, 2], [-1, -3]], dtype)
+    check("take", X, indices, 1, "python", want=X[:, [[0, 2], [2, 0]]])
+    check("take", X[0], indices, 0, "python", want=X[0, [[0, 2], [2, 0]]])
+    for bad in (3, -4):
+        with pytest.raises(IndexError, match=f"take: indices: expected -3 <= index < 3, got {bad}"):
+            run("take", X, np.array([0, bad], dtype), 1, "python", np.empty((2, 2, 4)))
+
+
 @pytest.mark.parametrize("dtype", [np.int64, np.uint64])
 def test_take_far_outside(dtype: Any) -> None:
     """numpy would subtract the length from the index until it is inside."""
@@ -358,7 +368,7 @@ def test_take_far_outside(dtype: Any) -> None:
 
 
 def test_take_inside() -> None:
-    for mode in ("fast", "clip", "wrap", "nan"):
+    for mode in ("fast", "clip", "wrap", "nan", "python"):
         check("take", X, np.array([2, 0], np.uint8), -2, mode, want=X[:, [2, 0]])
         check("take", X[0, 0], np.array([[1], [3]]), None, mode, want=X[0, 0, [[1], [3]]])
         check("take", X, np.array(1), 0, mode, want=X[1])

@@ -47,6 +47,8 @@ cdef enum:
     ALIGNMENT = 64      # bytes; the widest vector registers
     MAX_RANK = 64       # numpy's own bound
     SMALL = 1024        # up to here size classes are multiples of ALIGNMENT
+    WIDE = 16 * 1024    # between this and WIDEST size classes are powers of two
+    WIDEST = 1 << 20
     NUM_CLASSES = 16 + 4 * 53
     KEPT_STORAGES = 256
 
@@ -222,9 +224,18 @@ cdef class NaiveAllocator(Allocator):
 
 cdef inline int _size_class(int64_t nbytes) noexcept:
     """Index of the smallest class that holds `nbytes`: multiples of 64 up to 1024, then four classes
-    per power of two."""
+    per power of two, and one between WIDE and WIDEST.
+
+    A tensor that grows by a row in each call, as the cache of a decoder, goes through all classes,
+    and each asks the system for new pages; a wide class asks for those that its rows reach.
+    """
     cdef int64_t step
     cdef int shift = 0
+    if WIDE < nbytes <= WIDEST:
+        step = 2 * WIDE
+        while step < nbytes:
+            step *= 2
+        nbytes = step
     if nbytes <= SMALL:
         return <int>((nbytes + ALIGNMENT - 1) // ALIGNMENT) - 1 if nbytes > 0 else 0
     step = (nbytes - 1) >> 8  # 4 steps per doubling of 1024

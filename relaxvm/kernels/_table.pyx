@@ -83,12 +83,16 @@ cdef extern from "kernels/_table_impl.h":
     const RvmImplementation* rvm_implementation_at(const RvmSet*, int) noexcept
     void rvm_add_way(rvm_ways*, const RvmImplementation*) noexcept
     int rvm_dispatch(rvm_ways*, PyObject* const*, Py_ssize_t, int*, RvmReports*) noexcept
+    enum:
+        RVM_MOST_COPIED
+    bint rvm_copy_apart(const rvm_ways*, PyObject* const*, Py_ssize_t, PyObject**) noexcept
 
 cdef extern from "Python.h":
     Py_ssize_t PyVectorcall_NARGS(size_t) noexcept
     PyObject* PyObject_Vectorcall(PyObject*, PyObject* const*, size_t, PyObject*) noexcept
     PyObject* Py_None
     void Py_INCREF(PyObject*) noexcept
+    void Py_DECREF(PyObject*) noexcept
 
 cdef const RvmSet* _set_of(str name) except? NULL:
     """The set of a name; NULL for None."""
@@ -244,7 +248,30 @@ cdef PyObject* _vectorcall(PyObject* self, PyObject* const* args, size_t nargsf,
             return NULL
         if (<DispatchedKernel>self)._ways.takes_program and _compile(args, PyVectorcall_NARGS(nargsf)):
             return _vectorcall(self, args, nargsf, kwnames)
+        if _with_copies(self, args, nargsf):
+            Py_INCREF(Py_None)
+            return Py_None
     return PyObject_Vectorcall(<PyObject*>(<DispatchedKernel>self)._reference, args, nargsf, kwnames)
+
+
+cdef bint _with_copies(PyObject* self, PyObject* const* args, size_t nargsf) except -1:
+    """Try the implementations with copies of tensors that are not contiguous; whether one has done it."""
+    cdef PyObject* copied[RVM_MOST_COPIED]
+    cdef Py_ssize_t i, count = PyVectorcall_NARGS(nargsf)
+    cdef int answer, status
+    cdef RvmReports reports
+    if not rvm_copy_apart(&(<DispatchedKernel>self)._ways, args, count, copied):
+        return False
+    try:
+        answer = rvm_dispatch(&(<DispatchedKernel>self)._ways, copied, count, &status, &reports)
+        if answer == RVM_OK and status:
+            Py_DECREF(_report(self, status, &reports, copied, nargsf))
+    finally:
+        for i in range(count):
+            Py_DECREF(copied[i])
+    if answer == RVM_OK or answer == RVM_ASK_REFERENCE:
+        return answer == RVM_OK
+    return -1  # with an exception
 
 
 cdef int _compile(PyObject* const* args, Py_ssize_t count) except -1:

@@ -425,6 +425,44 @@ static int rvm_find_ufunc_loop(rvm_ways *ways, int in, int out) {
     return ways->loop.call != NULL;
 }
 
+/* A workspace that no call uses, so that runs that are repeated do not ask the system for one: memory that goes
+ * back and forth comes back without its pages.  Guarded by Python's lock, which is not held while a call runs; of
+ * two calls at once, the second takes memory of its own. */
+static struct {
+    char *memory;
+    int64_t bytes;
+} rvm_kept_workspace;
+
+#ifdef __SANITIZE_ADDRESS__
+#define RVM_MOST_KEPT_BYTES 0 /* its bounds would not be those of the call */
+#else
+#define RVM_MOST_KEPT_BYTES (32 << 20)
+#endif
+
+static int rvm_run_with_kept(const RvmImplementation *how, RvmKernelCall *call) {
+    char *memory = NULL;
+    int64_t bytes = call->workspace_bytes;
+    if (rvm_kept_workspace.bytes >= bytes) {
+        memory = rvm_kept_workspace.memory;
+        bytes = rvm_kept_workspace.bytes;
+        rvm_kept_workspace.memory = NULL;
+        rvm_kept_workspace.bytes = 0;
+    } else {
+        memory = (char *)PyMem_RawMalloc((size_t)bytes);
+        if (memory == NULL) return RVM_ASK_REFERENCE;
+    }
+    call->workspace = memory;
+    int answer = rvm_run(how, call);
+    if (bytes > rvm_kept_workspace.bytes && bytes <= RVM_MOST_KEPT_BYTES) {
+        char *smaller = rvm_kept_workspace.memory;
+        rvm_kept_workspace.memory = memory;
+        rvm_kept_workspace.bytes = bytes;
+        memory = smaller;
+    }
+    PyMem_RawFree(memory);
+    return answer;
+}
+
 static RVM_NOINLINE int rvm_run_with_workspace(const RvmImplementation *how, RvmKernelCall *call) {
     int64_t bytes = how->workspace(call);
     if (bytes < 0) return RVM_ASK_REFERENCE;
@@ -439,7 +477,9 @@ static RVM_NOINLINE int rvm_run_with_workspace(const RvmImplementation *how, Rvm
     PyDataMem_Handler *handler =
         capsule == NULL ? NULL : (PyDataMem_Handler *)PyCapsule_GetPointer(capsule, "mem_handler");
     int answer = RVM_ASK_REFERENCE;
-    if (handler != NULL) {
+    if (handler != NULL && strcmp(handler->name, "default_allocator") == 0) {
+        answer = rvm_run_with_kept(how, call);
+    } else if (handler != NULL) {
         const PyDataMemAllocator *from = &handler->allocator;
         call->workspace = (char *)from->malloc(from->ctx, (size_t)bytes);
         if (call->workspace != NULL) {
@@ -486,6 +526,55 @@ static int rvm_dispatch(rvm_ways *ways, PyObject *const *args, Py_ssize_t count,
         answer = how->workspace == NULL ? rvm_run(how, &call) : rvm_run_with_workspace(how, &call);
     }
     return answer;
+}
+
+/* Whether the elements of an array are apart in memory, and a copy of it takes no more: not if it repeats some. */
+static int rvm_is_apart(PyObject *x) {
+    if (!PyArray_CheckExact(x) || PyArray_IS_C_CONTIGUOUS((PyArrayObject *)x)) return 0;
+    PyArrayObject *array = (PyArrayObject *)x;
+    for (int i = 0; i < PyArray_NDIM(array); i++)
+        if (PyArray_STRIDE(array, i) == 0 && PyArray_DIM(array, i) > 1) return 0;
+    return !PyDataType_REFCHK(PyArray_DESCR(array));
+}
+
+#define RVM_MOST_COPIED 24 /* arguments */
+
+/* Once more after RVM_ASK_REFERENCE, with contiguous copies of tensors that are read: kernels of a set of instructions
+ * want such, and what a program computes is the same then, wherever the elements are.  The arguments, each a new
+ * reference, are in `copied`; 0 if there is nothing to copy, or no such implementation. */
+static RVM_NOINLINE int rvm_copy_apart(const rvm_ways *ways, PyObject *const *args, Py_ssize_t count, PyObject **copied) {
+    rvm_arguments read;
+    const rvm_way *way = NULL;
+    int is_any = 0;
+    if (count > RVM_MOST_COPIED) return 0;
+    for (Py_ssize_t i = 0; i < count; i++) is_any |= rvm_is_apart(args[i]);
+    if (!is_any) return 0;
+    for (int i = 0; i < ways->num_ways && way == NULL; i++)
+        if (ways->ways[i].how->is_unlocked && rvm_read_arguments(&ways->ways[i], args, count, &read) >= 0)
+            way = &ways->ways[i];
+    if (way == NULL) return 0;
+    const RvmArgument *argument = way->how->arguments;
+    Py_ssize_t some = count - way->how->num_arguments + 1, at = 0;
+    for (Py_ssize_t i = 0; i < count; i++) copied[i] = Py_NewRef(args[i]);
+    for (is_any = 0; at < count; argument++) {
+        Py_ssize_t end = at + 1;
+        if (argument->kind == RVM_ARG_TENSORS || argument->kind == RVM_ARG_OUTS ||
+            argument->kind == RVM_ARG_EACH_INT || argument->kind == RVM_ARG_CHOICE_OR_NOTHING)
+            end = at + some;
+        for (; at < end; at++) {
+            if (argument->kind == RVM_ARG_OUT || argument->kind == RVM_ARG_OUTS || !rvm_is_apart(args[at])) continue;
+            PyObject *copy = PyArray_NewCopy((PyArrayObject *)args[at], NPY_CORDER);
+            if (copy == NULL) {
+                PyErr_Clear(); /* the reference needs less memory */
+                continue;
+            }
+            Py_SETREF(copied[at], copy);
+            is_any = 1;
+        }
+    }
+    if (is_any) return 1;
+    for (Py_ssize_t i = 0; i < count; i++) Py_DECREF(copied[i]);
+    return 0;
 }
 
 /* Whether this processor and its operating system have a set of instructions.  The functions of the compiler

@@ -166,15 +166,15 @@ def take(
     x: Tensor,
     indices: Integers,
     axis: Axis | None,
-    *mode: Annotated[str, a_choice("fast", "wrap", "clip", "nan")],
+    *mode: Annotated[str, a_choice("fast", "wrap", "clip", "nan", "python")],
     out: Out,
 ) -> None:
     """out = the slices of x at indices along an axis; the axis may be None if x is a vector.
     indices: tensor of integers.  out has x's data type, and x's shape with the axis replaced by the
     shape of indices.  mode: the meaning of an index that is negative or not below the length of the
     axis; "fast", the default, raises IndexError; "wrap" takes it modulo the length; "clip" takes
-    the nearest valid index; "nan" writes NaN, x being floats.  An x that is not contiguous is
-    copied."""
+    the nearest valid index; "nan" writes NaN, x being floats; "python" counts negative ones from
+    the end, and raises IndexError beyond either end.  An x that is not contiguous is copied."""
     if len(mode) > 1:
         raise WrongType(
             f"expected x, indices, axis, mode and out, got {4 + len(mode)} arguments"
@@ -197,11 +197,16 @@ def take(
     least, greatest = (
         reduced(ufunc, indices, every).item() for ufunc in (np.minimum, np.maximum)
     )
-    is_inside = 0 <= least and greatest < length
-    if not is_inside and (mode_ == "fast" or (length == 0 and mode_ != "nan")):
-        raise IndexError(
-            f"take: indices: expected 0 <= index < {length}, got {least if least < 0 else greatest}"
-        )
+    lowest = -length if mode_ == "python" else 0
+    is_inside = lowest <= least and greatest < length
+    if not is_inside and (
+        mode_ in ("fast", "python") or (length == 0 and mode_ != "nan")
+    ):
+        got = least if least < lowest else greatest
+        raise IndexError(f"take: indices: expected {lowest} <= index < {length}, got {got}")
+    if least < 0 and mode_ == "python":
+        for numbers in pieces(indices):
+            numbers[0][numbers[0] < 0] += length
     if mode_ == "nan" and not is_inside:
         is_outside = np.empty(indices.shape, np.bool_)
         for written, at in pieces(is_outside, indices):

@@ -56,13 +56,14 @@ def take(
     x: TensorType,
     indices: Operand,
     axis: Axis | None = None,
-    mode: Literal["fast", "wrap", "clip", "nan"] = "fast",
+    mode: Literal["fast", "wrap", "clip", "nan", "python"] = "fast",
 ) -> Type:
     """The slices of x at indices along an axis, which may be left out if x is a vector.
 
     The dimensions of the result are those of x, with the axis replaced by those of indices.  For an
     index out of range, `mode` selects an error ("fast"), the index modulo the length ("wrap"), the
-    nearest index ("clip"), or NaN as the element ("nan").
+    nearest index ("clip"), or NaN as the element ("nan").  With "python", negative indices count
+    from the end, as Python's do, and those beyond either end are an error.
     """
     need_integers(indices=indices)
     if axis is None and x.ndim not in (-1, 1):

@@ -177,7 +177,8 @@ class IntegerProduct:
         if name == "relax.astype":
             return self._converted(str(call.ty.dtype))
         if name == "relax.quantize" and call.args[0] is var:
-            return self._quantized(call)
+            found = self._quantized(call)
+            return found if found is None or precise else found._with_one_factor()
         if self.dtype in _BYTES:
             return None
         if name in ("relax.add", "relax.multiply"):
@@ -211,6 +212,29 @@ class IntegerProduct:
             return None
         is_one = isinstance(scale, Constant) and bool((scale.data == 1).all())
         return replace(self, dtype=target, scale=None if is_one else scale, point=point)
+
+    def _with_one_factor(self) -> IntegerProduct:
+        """The product with the scale that results are divided by as part of the factor, and without
+        a relu where bytes end at 0 in any case: the kernels then neither divide nor come back to
+        sums.  Numbers at the edge between two bytes may become the other one."""
+        if self.function not in (None, "relu") or not isinstance(self.factor, Constant):
+            return self
+        if not isinstance(self.scale, Constant) or not isinstance(self.point, Constant):
+            return self
+        if self.more is not None and not isinstance(self.more, Constant):
+            return self
+        scale = self.scale.data.astype(np.float64).reshape(())
+        with np.errstate(all="ignore"):
+            factor = (self.factor.data / scale).astype(np.float32)
+            more = None if self.more is None else (self.more.data / scale).astype(np.float32)
+        is_normal = np.isfinite(factor) & (np.abs(factor) >= np.finfo(np.float32).tiny)
+        if not (scale > 0 and is_normal.all() and (more is None or np.isfinite(more).all())):
+            return self
+        is_least = bool((self.point.data == np.iinfo(self.dtype).min).all())
+        return replace(
+            self, factor=Constant(factor), more=None if more is None else Constant(more),
+            scale=None, function=None if is_least else self.function,
+        )  # fmt: skip
 
     def _with(
         self, values: Mapping[Any, Expr], name: str, other: Expr, call: Call

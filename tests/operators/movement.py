@@ -136,6 +136,8 @@ def taken(x: Any, indices: Any, axis: int | None = None, mode: str = "fast") -> 
             i = min(max(i, 0), length - 1)
         elif not 0 <= i < length and mode == "nan":
             return math.nan
+        elif i < 0 and mode == "python":
+            i += length
         return x[(*index[:axis], i, *index[axis + at.ndim :])]
 
     return built((*x.shape[:axis], *at.shape, *x.shape[axis + 1 :]), x, element)
@@ -458,7 +460,7 @@ take(tensor(), i(5), 0) | R.Tensor(dtype="float32")
 take(f(n, m), i(5)) | ValueError: relax.take: axis: it may be left out for tensors of rank 1 only
 take(f(n), f(5)) | TypeError: relax.take: indices: expected integers
 take(f(n), i(5), 0, "foo") | ValueError: relax.take: mode: expected 'fast' or 'wrap' or 'clip' or
-    'nan', got str 'foo'
+    'nan' or 'python', got str 'foo'
 """,
     """
 take(x(5, 3), abs(i(2, 2)) % 5, 0)
@@ -468,6 +470,7 @@ take(x(5, 3), abs(j(2, 2)) % 5, 0)
 take(x(2, 5), i(4), -1, 'wrap')
 take(x(2, 5), i(4), 1, 'clip')
 take(f(2, 5), i(4), 1, 'nan')
+take(x(2, 5), abs(i(4)) % 10 - 5, 1, 'python')
 take(d(2, 5), i(4), 1, 'nan')
 take(x(5, 3), abs(i()) % 5, 0)
 take(x(5), abs(i(0, 2)) % 5)
@@ -483,6 +486,8 @@ take(f(4, 5), i(3), 1, 'wrap')
     failures="""
 take(f(4), i(2), 0) | np.ones(4, 'f4'), np.array([1, -1]) | IndexError: take: indices: expected 0
     <= index < 4, got -1
+take(f(4), i(2), 0, 'python') | np.ones(4, 'f4'), np.array([3, -5]) | IndexError: take: indices:
+    expected -4 <= index < 4, got -5
 take(f(4), i(2), 0) | np.ones(4, 'f4'), np.array([4, 1]) | IndexError: take: indices: expected 0
     <= index < 4, got 4
 """,

@@ -24,7 +24,7 @@ FACTOR = 8
 """Loops add up one after the other, and call functions of C: their bounds are so many times those
 of the kernels."""
 
-BEYOND = {"take": ("wrap", "clip", "nan")}
+BEYOND = {"take": ("wrap", "clip", "nan", "python")}
 """Words in calls that the formulas do not take."""
 
 

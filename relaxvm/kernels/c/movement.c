@@ -288,6 +288,9 @@ static int split(const RvmKernelCall *call) {
     return RVM_OK;
 }
 
+enum { FAST, PYTHON };
+static const char *const take_modes[] = {"fast", "python", NULL};
+
 typedef struct {
     int64_t axis, mode;
 } TakeParams;
@@ -298,7 +301,8 @@ static inline int64_t read_index(const RvmBuffer *indices, int64_t i) {
                                            : ((const volatile int64_t *)indices->data)[i];
 }
 
-/* take(x, indices, axis, mode or nothing, out), where an index outside is an error */
+/* take(x, indices, axis, mode or nothing, out), where an index outside is an error; one below 0 counts from the
+ * end in mode "python" */
 static int take(const RvmKernelCall *call) {
     const RvmBuffer *x = &call->buffers[0], *indices = x + 1, *out = x + 2;
     const TakeParams *params = (const TakeParams *)call->params;
@@ -316,16 +320,18 @@ static int take(const RvmKernelCall *call) {
     int64_t row = rvm_product(x->dims, axis + 1, ndim) * x->item;
     int64_t outer = rvm_product(x->dims, 0, axis);
     if (outer > 0 && taken > RVM_SMALL_INPUT / outer) return RVM_ASK_REFERENCE; /* rows of nothing */
+    const int64_t least = params->mode == PYTHON ? -length : 0;
     for (int64_t i = 0; i < taken; i++) {
         int64_t index = read_index(indices, i);
-        if (index < 0 || index >= length) return RVM_ASK_REFERENCE;
+        if (index < least || index >= length) return RVM_ASK_REFERENCE;
     }
     const char *from = x->data;
     char *to = out->data;
     for (int64_t k = 0; k < outer; k++) {
         for (int64_t i = 0; i < taken; i++) {
             int64_t index = read_index(indices, i);
-            if (index < 0 || index >= length) return RVM_ASK_REFERENCE; /* it was another before */
+            if (index < least || index >= length) return RVM_ASK_REFERENCE; /* it was another before */
+            if (index < 0) index += length;
             memcpy(to, from + index * row, (size_t)row);
             to += row;
         }
@@ -421,8 +427,6 @@ static int zeros(const RvmKernelCall *call) { return put_bit(&call->buffers[0], 
 static int ones(const RvmKernelCall *call) { return put_bit(&call->buffers[0], 1); }
 
 /* ---- the table ---------------------------------------------------------------------------------- */
-static const char *const take_modes[] = {"fast", NULL};
-
 static const RvmArgument copy_arguments[] = {RVM_BUFFER(TENSOR), RVM_BUFFER(OUT)};
 static const RvmArgument permute_arguments[] = {
     RVM_BUFFER(TENSOR), RVM_FIELD(EACH_INT, PermuteParams, axes), RVM_BUFFER(OUT)};

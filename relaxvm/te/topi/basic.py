@@ -467,13 +467,14 @@ def take(
         axis: the axis.
         batch_dims: how many leading axes the two tensors share.
         mode: what an index outside of the axis means: "clip" takes the nearest one, "wrap" counts
-            on around, "nan" gives NaN; "fast" says that there is none.
+            on around, "nan" gives NaN; "fast" says that there is none, and "python" that
+            those below 0 count from the end.
 
     Raises:
         ValueError: there is no such mode, or `batch_dims` is more than `axis` or the rank of one.
     """
-    if mode not in ("fast", "clip", "wrap", "nan"):
-        raise ValueError(f"take: mode: expected fast, clip, wrap or nan, got {mode!r}")
+    if mode not in ("fast", "clip", "wrap", "nan", "python"):
+        raise ValueError(f"take: mode: expected fast, clip, wrap, nan or python, got {mode!r}")
     if axis is None:
         total: Expr = as_index(1, INDEX_DTYPE.get())
         for dim in a.shape:
@@ -496,6 +497,8 @@ def take(
             place = intrinsics.max(0, intrinsics.min(place, prim.cast(size, place.dtype) - 1))
         elif mode == "wrap":
             place = intrinsics.floormod(place, prim.cast(size, place.dtype))
+        elif mode == "python":
+            place = prim.select(place < 0, place + prim.cast(size, place.dtype), place)
         value: Expr = source[(*i[:at], place, *i[at + rank :])]
         if mode == "nan":
             inside = intrinsics.all(place >= 0, place < prim.cast(size, place.dtype))

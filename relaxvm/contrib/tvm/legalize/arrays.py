@@ -291,7 +291,7 @@ def _meshgrid(tensors: Sequence[Tensor], indexing: str | None) -> Any:
 
 @loops("take", numbers=False)
 def _take(x: Tensor, indices: Any, axis: int | None, mode: str) -> Tensor:
-    if axis is None and isinstance(indices, Tensor):
+    if axis is None and mode != "python" and isinstance(indices, Tensor):
         return compute(
             indices.shape,
             lambda *i: x[tuple(places_of([indices[i]], [_size(x)], x.shape))],
@@ -333,6 +333,8 @@ def _within(place: Any, length: Expr, mode: str) -> Any:
         return intrinsics.min(intrinsics.max(as_scalar(0, place.dtype), place), length - 1)
     if mode == "wrap":
         return prim.truncmod(prim.truncmod(place, length) + length, length)
+    if mode == "python":
+        return prim.select(place < as_scalar(0, place.dtype), place + length, place)
     return place
 
 

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from ....dtypes import as_dtype
 from ....ir import (
-    Constant,
     Expr,
     IntImm,
     TensorType,
@@ -428,35 +427,9 @@ def _fold_gather(x: NDArray[Any], indices: NDArray[Any], *, axis: int = 0) -> An
 @onnx("Gather", since=1, fold=_fold_gather)
 def gather(g: Graph, x: Value, indices: Value, *, axis: int = 0) -> Expr:
     """R.take; negative indices count from the end."""
-    return g.op("take", x, _from_front(g, x, indices, axis), axis)
-
-
-def _from_front(g: Graph, x: Value, indices: Value, axis: int) -> Value | Expr:
-    """Indices counted from the front; those out of range stay as they are, for the message."""
     known = indices.constant()
-    if known is not None and (known.size == 0 or known.min() >= 0):
-        return indices
-    length = None if x.dims is None else elements_of(
-        np.array([x.dims[axis], None], object)[:-1]
-    )[0]  # fmt: skip
-    if known is not None and isinstance(length, int):
-        inside = (known < 0) & (known >= -length)
-        return Constant(np.where(inside, known + length, known).astype(known.dtype))
-    if isinstance(length, int):
-        total: Any = np.array(length, indices.dtype)
-    else:
-        whole = g.op("shape_to_tensor", g.op("shape_of", x))
-        if axis < 0:
-            whole = g.op("flip", whole, 0)
-        total = g.op("take", whole, np.array(axis if axis >= 0 else -1 - axis), 0)
-        if indices.dtype != "int64":
-            total = g.op("astype", total, indices.dtype)
-    zero = np.zeros((), indices.dtype)
-    from_front = g.op("add", indices, total)
-    is_from_end = g.op(
-        "logical_and", g.op("less", indices, zero), g.op("greater_equal", from_front, zero)
-    )
-    return g.op("where", is_from_end, from_front, indices)
+    is_from_front = known is not None and (known.size == 0 or known.min() >= 0)
+    return g.op("take", x, indices, axis, "fast" if is_from_front else "python")
 
 
 @onnx("Expand", since=8)

@@ -620,14 +620,24 @@ typedef struct {
     RvmGrid grid;
 } Depthwise;
 
-/* Rows of results of one block of channels. */
+/* Whether no weight of a block of channels is infinite or NaN. */
+static int are_finite(const float *weight, int64_t taps) {
+    vf sum = rvm_all(0);
+    for (int64_t i = 0; i < taps * RVM_BLOCK; i += RVM_LANES) sum = rvm_fma(rvm_load(weight + i), rvm_all(0), sum);
+    for (int lane = 0; lane < RVM_LANES; lane++)
+        if (sum[lane] != 0) return 0;
+    return 1;
+}
+
+/* Rows of results of one block of channels.  Weights that are not finite are not multiplied by padding, which
+ * would give NaN. */
 static int depthwise_rows(const RvmKernelCall *call, const Depthwise *d, const RvmRows *rows, int64_t b,
                           float *copy) {
     const Conv *c = d->c;
     Conv own = *c; /* sees what is copied as the image */
     int64_t number = rows->image * c->inputs + b, channels = b * RVM_BLOCK, skipped = 0;
     const float *x = c->x + number * c->height * c->width * RVM_BLOCK;
-    if (copy) {
+    if (copy && are_finite(c->weight + channels * c->tall * c->wide, c->tall * c->wide)) {
         int64_t first = rows->first * c->stride_y;
         skipped = rows->first;
         own.height = (rows->end - rows->first - 1) * c->stride_y + (c->tall - 1) * c->dilation_y + 1;
