@@ -76,6 +76,24 @@ def test_the_values_of_a_model(path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_statistics_of_a_model_that_is_not_trained(tmp_path: Path) -> None:
+    """onnx's reference takes BatchNormalization of versions 9 to 13 for training."""
+    constants = [
+        onnx.numpy_helper.from_array(np.array(values, np.float32), name)
+        for name, values in {"s": [1, 2], "b": [0, 3], "m": [5, 6], "v": [4, 9]}.items()
+    ]
+    graph = helper.make_graph(
+        [helper.make_node("BatchNormalization", ["x", "s", "b", "m", "v"], ["y"])], "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 2, 3])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)], constants,
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 11)], ir_version=8)
+    onnx.save(model, tmp_path / "model.onnx")
+    inputs = [np.arange(12, dtype=np.float32).reshape(2, 2, 3)]
+    (found,) = compare(tmp_path / "model.onnx", "reference", inputs)
+    assert not found.problem
+
+
 @pytest.mark.parametrize("count", [1, 2, 16])
 def test_equal_values(path: Path, count: int) -> None:
     found = list(compare(path, "reference", INPUTS, count=count))
@@ -119,6 +137,55 @@ def test_the_first_value_that_differs(
     assert [each["value"] for each in found["different"]] == ["b"]
     assert found["equal"] == 4
     assert main([*args, "--within", "1e9"]) == 0
+
+
+def off(g: Any, x: Any) -> Any:
+    """A negation that is off by a hundredth."""
+    return g.op("add", g.op("negative", x), np.array(0.01, "float32"))
+
+
+def test_an_operator_of_the_user_is_to_blame(path: Path) -> None:
+    inputs = [INPUTS[0] + 1, INPUTS[1]]
+    wrong = {("", "Neg"): off}
+    found = [each for each in compare(path, "reference", inputs, operators=wrong) if each.problem]
+    assert [each.value.name for each in found] == ["c", "y"]
+    assert found[0].value.node == "node 2 (If)"
+    assert "12 of 12 elements differ by up to 0.01" in found[0].problem
+
+
+def test_a_module_of_the_user_is_imported(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "kernels.py").write_text("raise RuntimeError('imported')")
+    args = ["compare", str(path), "--with", "reference", "--random", "--dim", "n=4"]
+    assert main([*args, "--kernels", str(tmp_path / "kernels.py")]) == 1
+    assert "importing it raised RuntimeError: imported" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "option",
+    [["--function", "f"], ["--native"], ["--executor", "dataflow"], ["--threads", "2"],
+     ["--rtol", "1"], ["--atol", "1"]],
+)  # fmt: skip
+def test_options_for_two_programs(
+    path: Path, option: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    args = ["compare", str(path), "--with", "reference", "--random", "--dim", "n=4"]
+    assert main([*args, *option]) == 2
+    assert f"{option[0]}: it is for a comparison of two programs" in capsys.readouterr().err
+
+
+def test_texts_are_equal_whatever_their_data_type(tmp_path: Path) -> None:
+    node = helper.make_node("StringNormalizer", ["x"], ["y"], case_change_action="UPPER")
+    graph = helper.make_graph(
+        [node], "g", [helper.make_tensor_value_info("x", TensorProto.STRING, [2])],
+        [helper.make_tensor_value_info("y", TensorProto.STRING, [2])],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, tmp_path / "model.onnx")
+    inputs = [np.array(["ab", "cd"], object)]
+    (found,) = compare(tmp_path / "model.onnx", "reference", inputs)
+    assert not found.problem
 
 
 def test_what_cannot_be_compared(

@@ -12,7 +12,7 @@ from ..limits import Limits
 from ..values import Shape
 from .console import Console
 from .exits import CommandError, Exit, UsageError, read_error
-from .files import limits_of
+from .files import import_kernels, limits_of
 from .inputs import gather_inputs
 from .machines import add_run_arguments, make_vm
 
@@ -53,7 +53,13 @@ def _compare(args: argparse.Namespace, console: Console) -> int:
         return _programs(args, console)
     if not args.within >= 0:
         raise UsageError(f"--within: expected a number >= 0, got {args.within}")
+    given = {"--function": args.function is not None, "--native": args.native,
+             "--executor": args.executor != "sequential", "--threads": args.threads is not None,
+             "--rtol": args.rtol is not None, "--atol": args.atol is not None}  # fmt: skip
+    for option in (name for name, is_given in given.items() if is_given):
+        raise UsageError(f"{option}: it is for a comparison of two programs, not with a package")
     limits = limits_of(args)
+    import_kernels(args.kernels)
     try:
         return _run(args, console, limits)
     except OSError as error:

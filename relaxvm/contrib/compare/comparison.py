@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -80,6 +80,7 @@ def compare(
     within: float = WITHIN,
     count: int = COUNT,
     limits: Limits | None = None,
+    operators: Mapping[Any, Callable[..., Any]] | None = None,
 ) -> Iterator[Difference]:
     """Run a model by relaxvm and by another package, and compare the values of its nodes in order.
 
@@ -90,6 +91,8 @@ def compare(
         within: how far numbers may be apart, as a part of the largest magnitude in the tensor.
         count: values that are kept at a time, at first; more, if they take little memory.
         limits: bounds for reading the model.
+        operators: functions for operators, in place of relaxvm's own, as `from_onnx` and
+            `from_exported_program` take them.
 
     Yields:
         What was found of each value that both sides have as a tensor.
@@ -100,7 +103,7 @@ def compare(
         RelaxVMError: the model cannot be imported, or `other` does not run programs of its kind.
         MissingExtraError: the other package is not installed.
     """
-    program = _program(path, limits)
+    program = _program(path, limits, operators)
     if other not in OTHERS or OTHERS[other].kind != program.kind:
         known = [name for name, each in OTHERS.items() if each.kind == program.kind]
         raise RelaxVMError(
@@ -127,10 +130,11 @@ class _Onnx:
 
     kind = "onnx"
 
-    def __init__(self, path: str, limits: Limits | None) -> None:
+    def __init__(self, path: str, limits: Limits | None, operators: Any) -> None:
         from ...frontend.onnx.program import read_model
 
-        self._path, self._limits = path, limits
+        self._path = path
+        self._options: dict[str, Any] = {"limits": limits, "operators": operators}
         model, *_ = read_model(path, limits)
         assert model.graph is not None
         self._outputs = len(model.graph.output)
@@ -146,7 +150,7 @@ class _Onnx:
     def module(self, names: Sequence[str] = ()) -> Any:
         from ...frontend.onnx import from_onnx
 
-        return from_onnx(self._path, extra_outputs=names, limits=self._limits)
+        return from_onnx(self._path, extra_outputs=names, **self._options)
 
     def run(self, names: Sequence[str], inputs: Sequence[Any]) -> list[Any]:
         result = _main(self.module(names))(*inputs)
@@ -158,11 +162,12 @@ class _Archive:
 
     kind = "pt2"
 
-    def __init__(self, path: str, limits: Limits | None) -> None:
+    def __init__(self, path: str, limits: Limits | None, operators: Any) -> None:
         from ...frontend.torch.places import Places
         from ...frontend.torch.program import open_archive
 
-        self._path, self._limits = path, limits
+        self._path = path
+        self._options: dict[str, Any] = {"limits": limits, "operators": operators}
         self._places = Places(path)
         self._graph = open_archive(path, limits).program(None)[1].graph_module.graph
 
@@ -178,7 +183,7 @@ class _Archive:
         from ...frontend.torch import from_exported_program
 
         return from_exported_program(
-            self._path, flat=True, extra_outputs=names, limits=self._limits
+            self._path, flat=True, extra_outputs=names, **self._options
         )
 
     def run(self, names: Sequence[str], inputs: Sequence[Any]) -> list[Any]:
@@ -201,14 +206,16 @@ _PROGRAMS: Final[dict[str, type[_Onnx] | type[_Archive]]] = {
 }
 
 
-def _program(path: str | os.PathLike[str], limits: Limits | None) -> _Onnx | _Archive:
+def _program(
+    path: str | os.PathLike[str], limits: Limits | None, operators: Any = None
+) -> _Onnx | _Archive:
     name = os.fspath(path)
     with open(name, "rb") as file:
         kind = kind_of(file.read(HEAD_BYTES), name)
     program = None if kind is None else _PROGRAMS.get(kind.name)
     if program is None:
         raise RelaxVMError(f"{name}: expected an .onnx or a .pt2 file, got {kind or 'another one'}")
-    return program(name, limits)
+    return program(name, limits, operators)
 
 
 def _difference(

@@ -147,6 +147,8 @@ class Reference:
         wanted = set(self._names)
         for i, node in enumerate(found.rt_nodes_):
             attributes: dict[str, Any] = {}
+            if type(node).__name__ == "BatchNormalization_9" and len(node.output) == 1:
+                node.momentum = None  # with one, onnx computes statistics, as in training
             if node.has_linked_attribute:
                 attributes["linked_attributes"] = found.attributes_
             if node.need_context():
