@@ -482,6 +482,42 @@ def test_substitution_is_evaluation(e: Expr, by: Expr) -> None:
             assert got == expected or None in (got, expected)
 
 
+def test_bounds_of_many_divisions() -> None:
+    """n / 3 + n / 5 + ... is 0.92 n."""
+    analyzer = Analyzer()
+    analyzer.bind(n, 0)
+    rest: Any = n
+    for divisor in (3, 5, 8, 9, 10, 20):
+        rest = rest - n // divisor
+    assert analyzer.prove(rest >= 0)
+    assert not analyzer.prove(rest >= 1)
+    assert not analyzer.prove(rest - n // 10 >= 0)
+    for number in (0, 1, 59, 360):
+        assert evaluate(rest, {n: number}) >= 0
+
+
+def test_a_part_of_an_axis_begins_within_it() -> None:
+    """A maximum is replaced before a division, whose remainder is lost."""
+    analyzer = Analyzer()
+    analyzer.bind(n, 0)
+    assert analyzer.prove(prim.minimum((n + 5) // 6 * 2, n) >= 0)
+
+
+def test_values_without_end_are_found_without_a_search() -> None:
+    """Lengths of parts of parts: nested minima and maxima, which one that grows cannot be below."""
+    analyzer = Analyzer()
+    analyzer.bind(n, 0)
+    dim: Any = n
+    for i in range(1, 4):
+        start = prim.select(dim < i, dim * 2 - i, dim - i)
+        dim = prim.maximum(prim.minimum(dim, start + 3) - (dim + i) // (i + 1) // 9, 0)
+    grows, most = analyzer.normal_form(n * 1000), analyzer.normal_form(dim)
+    before = analyzer.asked
+    assert not analyzer.is_at_most(grows, most)
+    assert analyzer.asked == before
+    assert analyzer.is_at_most(analyzer.normal_form(n - 5), analyzer.normal_form(n))
+
+
 def test_bounds_of_shared_parts_are_computed_once() -> None:
     """Nested halves of sums, as in the shapes of a network's levels: the bounds of each shared part
     must be computed only once."""

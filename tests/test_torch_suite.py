@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 import relaxvm
+from relaxvm.frontend.torch import registry
 
 torch = pytest.importorskip("torch")
 
+from .torch_suite.aliases import NO_MEMORY, REPEATING, VIEWS, Aliases, declared, example  # noqa: E402
 from .torch_suite.control import PROGRAMS  # noqa: E402 - they need torch
 from .torch_suite.export import export  # noqa: E402
 from .torch_suite.mixtures import Mixture  # noqa: E402
@@ -74,6 +76,30 @@ def test_control_flow_in_control_flow(name: str, tmp_path: Path) -> None:
         with torch.no_grad():
             expected = reference(*copy.deepcopy(args))
         assert_equal(vm.main(*arrays(args)), expected)
+
+
+def test_each_view_has_a_call() -> None:
+    registry.load()
+    supported = {name for name in declared() if registry.full_name(name) in registry.OPERATORS}
+    assert len(supported) > 60
+    assert supported - VIEWS.keys() - NO_MEMORY == set()
+
+
+@pytest.mark.parametrize("is_whole", [False, True], ids=["element", "whole"])
+@pytest.mark.parametrize("name", VIEWS)
+def test_what_is_written_through_a_view_is_not_lost(
+    name: str, is_whole: bool, tmp_path: Path
+) -> None:
+    module, x = Aliases(VIEWS[name], is_whole), example(VIEWS[name].kind)
+    if is_whole and name in REPEATING:  # torch writes to no tensor that has an element twice
+        with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
+            module(x)
+        return
+    expected = module(x)
+    path = str(tmp_path / "program.pt2")
+    torch.export.save(torch.export.export(module, (x,)), path)
+    vm = relaxvm.VirtualMachine(relaxvm.compile(path, cache=False))
+    assert_equal(vm.main(*arrays((x,))), expected)
 
 
 @pytest.mark.parametrize("seed", range(MIXTURES))

@@ -15,7 +15,7 @@ _MOST_PEAKS = 8
 _MOST_COMPARED = 32
 """How many are compared with each other to find these."""
 
-_MOST_ASKED = 20_000
+_MOST_ASKED = 5_000
 """How many polynomials the comparisons of one program may search bounds for, some seconds: of a
 program with hundreds of lengths that only the run knows the rest is compared by the bounds of these
 alone, which proves less."""
@@ -56,8 +56,11 @@ class Amounts:
         known = self._known.get(key)
         if known is None:
             is_quick = self.analyzer.asked - self._asked_before >= _MOST_ASKED
-            bounds = self.analyzer.quick_bounds_of if is_quick else self.analyzer.bounds_of
-            known = self._known[key] = bounds(difference)[0] >= 0
+            known = self._known[key] = (
+                self.analyzer.quick_bounds_of(difference)[0] >= 0
+                if is_quick
+                else self.analyzer.is_at_most(p, q)
+            )
         return known
 
     def greatest(self, amounts: Iterable[Polynomial]) -> list[Polynomial]:

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from math import gcd, inf
+from fractions import Fraction
+from math import gcd, inf, lcm
 from typing import Any, Final
 
 from ..core.checkpoints import checkpoint
@@ -73,6 +74,10 @@ Polynomial = dict[Monomial, int]
 Bound = int | float
 """An integer, or plus or minus infinity."""
 
+Slopes = dict[tuple[int, int], Fraction]
+"""Number of a variable, and 1 or -1 -> how much a value grows, in the limit, while the variable
+goes one further into that direction and all others stay.  One that is left out is 0."""
+
 _MAX_TERMS: Final = 512
 """A product with more terms than this is not expanded."""
 
@@ -89,9 +94,12 @@ others."""
 _DEPTH: Final = 4
 """Depth of the search for bounds: the number of relations between atoms that it chains."""
 
-_MAX_QUESTIONS: Final = 400
+_MAX_QUESTIONS: Final = 64
 """Bounds that are asked for to find others: from then on, relations between atoms are not looked
 at.  Their number may double with each maximum within a maximum."""
+
+_MOST_QUOTIENTS: Final = 2
+"""Of a sum of more divisions by numbers than this, all are replaced at once."""
 
 _GREATEST: Final = (1 << 63) - 1
 """The greatest int64."""
@@ -100,6 +108,8 @@ _SMALL: Final = 64
 """The number of parts of an expression from which it may be nested deeply."""
 
 _ONE: Final[Polynomial] = {(): 1}
+_ZERO: Final = Fraction(0)
+_UNBOUNDED: Final = (-inf, inf)
 
 
 # Polynomials
@@ -237,7 +247,9 @@ def _is_integer(expr: Expr) -> bool:
 class _Normalizer:
     """Converts expressions to polynomials; numbers the atoms and knows bounds of variables."""
 
-    __slots__ = ("asked", "atoms", "bounds", "forms", "intervals", "left", "limits", "numbers")
+    __slots__ = (
+        "asked", "atoms", "bounds", "forms", "intervals", "left", "limits", "numbers", "slopes",
+    )  # fmt: skip
 
     atoms: list[_Atom]
     numbers: dict[Any, int]
@@ -249,6 +261,8 @@ class _Normalizer:
     """Cache of the normal forms of what is not a sum, by id; it keeps the expressions alive."""
     intervals: dict[Any, tuple[Bound, Bound]]
     """Cache of `interval` by polynomial and depth: nested atoms ask for the same ones often."""
+    slopes: dict[int, Slopes | None]
+    """Number of an atom -> its slopes; None where they are not known."""
     left: int | None
     """How many more bounds `interval` may look for; None where nobody asks."""
     asked: int
@@ -261,6 +275,7 @@ class _Normalizer:
         self.limits = {}
         self.forms = {}
         self.intervals = {}
+        self.slopes = {}
         self.asked = 0
         self.left = None
 
@@ -612,13 +627,97 @@ class _Normalizer:
             return list({_key(p): p for p in choices}.values())
         kept: list[Polynomial] = []
         for p in choices:
-            if any(self.interval(_sum(q, p, -1))[0] >= 0 for q in kept):
+            if any(self.is_at_most(p, q) for q in kept):
                 continue
-            kept = [q for q in kept if self.interval(_sum(p, q, -1))[0] < 0]
+            kept = [q for q in kept if not self.is_at_most(q, p)]
             kept.append(p)
         return kept
 
     # Bounds
+
+    def is_at_most(self, p: Polynomial, q: Polynomial) -> bool:
+        """Whether p <= q is provable."""
+        difference = _sum(q, p, -1)
+        return not self.ends(difference)[0] and self.interval(difference)[0] >= 0
+
+    def ends(self, p: Polynomial) -> tuple[bool, bool]:
+        """Whether p is known to have no least value, and no greatest one: it falls, or grows,
+        without end while one variable goes on and on.  A search for bounds would find none, and
+        take long for many maxima."""
+        if self.limits:
+            return False, False  # a variable may not go on without others
+        total = self._slopes_of_sum(p)
+        falls = grows = False
+        for (number, direction), slope in (total or {}).items():
+            if slope and self.bounds.get(number, _UNBOUNDED)[direction > 0] == direction * inf:
+                falls = falls or slope < 0
+                grows = grows or slope > 0
+        return falls, grows
+
+    def _slopes(self, number: int) -> Slopes | None:
+        """The slopes of an atom; None if they are not known."""
+        if number not in self.slopes:
+            self.slopes[number] = self._slopes_of(self.atoms[number], number)
+        return self.slopes[number]
+
+    def _slopes_of(self, atom: _Atom, number: int) -> Slopes | None:
+        if isinstance(atom, _Quotient):
+            divisor = _constant(atom.q)
+            found = self._slopes_of_sum(atom.p)
+            if not divisor or found is None:
+                return None
+            return {ray: x / divisor for ray, x in found.items()}
+        if isinstance(atom, _Maximum):
+            choices = [self._slopes_of_sum(choice) for choice in atom.choices]
+            known = [each for each in choices if each is not None]
+            if len(known) < len(choices):
+                return None
+            rays = {ray for each in known for ray in each}
+            return {ray: max(each.get(ray, _ZERO) for each in known) for ray in rays}
+        if isinstance(atom.expr, Var):
+            return {(number, 1): Fraction(1), (number, -1): Fraction(-1)}
+        if isinstance(atom.expr, Select) and _is_integer(atom.expr):
+            return self._slopes_of_select(atom.expr)
+        return None
+
+    def _slopes_of_select(self, e: Any) -> Slopes | None:
+        """Far away, a comparison of two values that part is decided by their slopes."""
+        condition = e.condition
+        if type(condition) not in (LT, LE, GT, GE) or not _is_integer(condition.a):
+            return None
+        a, b = condition.a, condition.b
+        if type(condition) in (GT, GE):
+            a, b = b, a
+        found = [
+            self._slopes_of_sum(p)
+            for p in (
+                _sum(self.polynomial(b), self.polynomial(a), -1),
+                self.polynomial(e.true_value),
+                self.polynomial(e.false_value),
+            )
+        ]
+        if None in found:
+            return None
+        distance, true, false = [each or {} for each in found]
+        total: Slopes = {}
+        for ray in distance.keys() | true.keys() | false.keys():
+            x, y = true.get(ray, _ZERO), false.get(ray, _ZERO)
+            parts = distance.get(ray, _ZERO)
+            if not parts and x != y:
+                return None
+            total[ray] = x if parts > 0 else y
+        return total
+
+    def _slopes_of_sum(self, p: Polynomial) -> Slopes | None:
+        total: Slopes = {}
+        for monomial, coefficient in p.items():
+            if monomial:
+                found = self._slopes(monomial[0]) if len(monomial) == 1 else None
+                if found is None:
+                    return None
+                for ray, slope in found.items():
+                    total[ray] = total.get(ray, _ZERO) + coefficient * slope
+        return total
 
     def interval(self, p: Polynomial, depth: int = _DEPTH) -> tuple[Bound, Bound]:
         """Bounds on the value of p, as far as they are known."""
@@ -631,6 +730,9 @@ class _Normalizer:
         found = self.intervals.get(key)
         if found is not None:
             return found
+        if self.ends(p) == (True, True):
+            self.intervals[key] = _UNBOUNDED
+            return _UNBOUNDED
         checkpoint()
         is_first = self.left is None
         if is_first:
@@ -657,15 +759,53 @@ class _Normalizer:
                     a, b = b, a
                 low += coefficient * a
                 high += coefficient * b
-        if depth:
-            for monomial, coefficient in p.items():
+        if depth and (low == -inf or high == inf or len(p) > 1):
+            atoms = self._to_replace(p)
+            quotients = [each for each in atoms if self._divisor(each)]
+            if len(quotients) > _MOST_QUOTIENTS:
+                first, last = self._without_quotients(p, quotients, depth)
+                low, high = max(low, first), min(high, last)
+                atoms = [each for each in atoms if each not in quotients]
+            for monomial in atoms:
                 if self.left == 0:
                     break
-                if len(monomial) == 1 and (low == -inf or high == inf or len(p) > 1):
-                    tighter = self._by_atom(p, monomial, coefficient, depth)
-                    if tighter is not None and tighter != (-inf, inf):
-                        return max(low, tighter[0]), min(high, tighter[1])
+                tighter = self._by_atom(p, monomial, p[monomial], depth)
+                if tighter is not None and tighter != (-inf, inf):
+                    return max(low, tighter[0]), min(high, tighter[1])
         return low, high
+
+    def _divisor(self, monomial: Monomial) -> int | None:
+        """What an atom divides by, if that is a number."""
+        atom = self.atoms[monomial[0]]
+        return _constant(atom.q) if isinstance(atom, _Quotient) else None
+
+    def _without_quotients(
+        self, p: Polynomial, quotients: list[Monomial], depth: int
+    ) -> tuple[Bound, Bound]:
+        """Bounds of p, with all divisions by numbers replaced at once: d * floor(x / d) = x - m
+        with m in [0, d)."""
+        whole = lcm(*[self._divisor(each) or 1 for each in quotients])
+        scaled = _scaled(p, whole)
+        least = most = 0
+        for each in quotients:
+            atom, divisor = self.atoms[each[0]], self._divisor(each)
+            assert isinstance(atom, _Quotient)
+            assert divisor
+            factor = scaled.pop(each) // divisor
+            _accumulate(scaled, atom.p, factor)
+            slack = -factor * (divisor - 1)
+            least, most = least + min(0, slack), most + max(0, slack)
+        low, high = self.interval(scaled, depth - 1)
+        return -(-(low + least) // whole) if low > -inf else low, (
+            (high + most) // whole if high < inf else high
+        )
+
+    def _to_replace(self, p: Polynomial) -> list[Monomial]:
+        """The atoms of p by which to look for bounds, maxima first: those lose nothing, divisions
+        the remainder."""
+        found: list[Monomial] = [monomial for monomial in p if len(monomial) == 1]
+        found.sort(key=lambda monomial: not isinstance(self.atoms[monomial[0]], _Maximum))
+        return found
 
     def _by_atom(
         self, p: Polynomial, monomial: Monomial, coefficient: int, depth: int
@@ -1316,7 +1456,8 @@ class Analyzer:
         p, q = n.polynomial(a), n.polynomial(b)
         if p == q:
             return True
-        return n.interval(_sum(p, q, -1)) == (0, 0)
+        difference = _sum(p, q, -1)
+        return not any(n.ends(difference)) and n.interval(difference) == (0, 0)
 
     def _same_as_written(self, a: Expr, b: Expr) -> bool:
         if a.ty.dtype != b.ty.dtype:
@@ -1348,6 +1489,10 @@ class Analyzer:
     def quick_bounds_of(self, p: Polynomial) -> tuple[int | float, int | float]:
         """As `bounds_of`, from the bounds of the atoms alone: in linear time."""
         return self._normalizer.interval(p, 0)
+
+    def is_at_most(self, p: Polynomial, q: Polynomial) -> bool:
+        """Whether p <= q is provable, for polynomials over this analyzer's atoms."""
+        return self._normalizer.is_at_most(p, q)
 
     @property
     def asked(self) -> int:

@@ -33,11 +33,15 @@ class Tensor:
         is_kept: whether a storage is memory that the VM keeps, to which a program may write.
         is_used: whether an operator has computed something from a storage.
         placed: the content that a write in place made; None before that.
+        repeats: whether a view may have one element of its base in several places, so that a write
+            to one changes the others.
+        is_lazy: whether the elements are the conjugates of those in memory, which `resolve_conj`
+            copies.
     """
 
     __slots__ = (
-        "_base", "_content", "_put", "_seen", "_take", "is_kept", "is_used", "key", "placed",
-        "storage", "version",
+        "_base", "_content", "_put", "_seen", "_take", "is_kept", "is_lazy", "is_used", "key",
+        "placed", "repeats", "storage", "version",
     )  # fmt: skip
 
     def __init__(
@@ -53,7 +57,7 @@ class Tensor:
         self._put = put
         self.version = 0
         self.key: tuple[Any, ...] | None = None
-        self.is_kept = self.is_used = False
+        self.is_kept = self.is_used = self.repeats = self.is_lazy = False
         self.placed: Value | None = None
         self.storage: Tensor = self if base is None else base.storage
         self._seen = self.storage.version
@@ -86,7 +90,9 @@ class Tensor:
             found = found._base
         found._content = content
         found.version += 1
-        for each, value in chain:
+        for each, value in reversed(chain):
+            if each.repeats:
+                break
             each._content, each._seen = value, found.version
 
     def keys(self) -> list[tuple[Any, ...]] | None:

@@ -359,12 +359,19 @@ def _rest(old: Sequence[Any], others: Sequence[Any]) -> Any:
     return length(above // under)
 
 
-def sliced(c: Emitter, x: Tensor, axis: int, start: Any, end: Any, step: int = 1) -> Tensor:
-    """``x[start:end:step]`` along an axis."""
+def sliced(
+    c: Emitter, x: Tensor, axis: int, start: Any, end: Any, step: int = 1, is_within: bool = False
+) -> Tensor:
+    """``x[start:end:step]`` along an axis.
+
+    Args:
+        is_within: whether 0 <= start <= end <= length of the axis, whatever the run's lengths are.
+            Then the length of the result is ``end - start``, without minima and maxima.
+    """
     size = dims_of(x)[axis]
     if isinstance(start, int) and start == 0 and step == 1 and same_dim(length(end), size):
         return x
-    return c.op("strided_slice", x, [axis], [start], [end], [step])
+    return c.op("strided_slice", x, [axis], [start], [end], [step], is_within)
 
 
 def item(c: Emitter, x: Expr, i: int) -> Expr:

@@ -30,10 +30,19 @@ from . import messages
 from .aliases import Tensor
 from .archive import dtype_of
 from .kept import key_of, put_in_place
-from .pairs import BY_PARTS, COMPLEX, call_complex, has_complex, is_complex, parts_of
+from .pairs import (
+    BY_PARTS,
+    COMPLEX,
+    COMPLEX_BACK,
+    call_complex,
+    has_complex,
+    is_complex,
+    parts_of,
+    put_complex,
+)
 from .places import Places
 from .registry import OPERATORS, REQUIRED, AtenOperator, find, full_name, own_operator
-from .strides import SAME, is_in_order, shares_memory
+from .strides import REPEATING, SAME, is_in_order, shares_memory
 from .symbols import number, parsed
 
 __all__ = ["Context", "Graph", "base_name", "operator_name", "operator_of"]
@@ -320,8 +329,58 @@ class Graph(Emitter):
         )
         result = call_complex(self, name, operator, arguments, pairs)
         results = result if isinstance(result, list) else [result]
-        for output, value in zip(node.tensors(), results, strict=False):
+        for i, (output, value) in enumerate(zip(node.tensors(), results, strict=False)):
             self[output] = self._checked(output, value)
+            back = COMPLEX_BACK.get(name) if record is not None else own.back
+            base = next(iter(arguments.values()), None)
+            if back is None and name not in SAME:
+                continue
+            before, after = [
+                self.graph.tensor_values.get(each) for each in (node.operands()[0], output)
+            ]
+            if not isinstance(base, Tensor) or (base.is_lazy and name.startswith("resolve_")):
+                continue
+            if shares_memory(name, back is not None, before, after):
+                part = i if isinstance(result, list) else None
+                self.values[output] = base if name in SAME else self._complex_view(
+                    name, operator, arguments, self[output], part, output
+                )
+
+    def _complex_view(
+        self,
+        name: str,
+        operator: AtenOperator | None,
+        arguments: Mapping[str, Any],
+        content: Value,
+        part: int | None,
+        output: str,
+    ) -> Tensor:
+        """A result that shares the memory of the first argument, where one of them is complex."""
+        (first, base), *others = arguments.items()
+        rest = dict(others)
+        extra = {} if part is None else {"part": part}
+        assert self.node is not None
+        is_pair = is_complex(self.graph, self.node.operands()[0])
+        is_result_pair = is_complex(self.graph, output)
+
+        def take(old: Value) -> Value:
+            given = Tensor(old)
+            pairs = frozenset({id(given)} if is_pair else ())
+            found = call_complex(self, name, operator, {first: given, **rest}, pairs)
+            found = found if part is None else found[part]
+            assert isinstance(found, Value)
+            return found
+
+        def put(old: Value, new: Value) -> Value:
+            found = put_complex(
+                self, name, operator, (old, is_pair), (new, is_result_pair), {**rest, **extra}
+            )
+            return self.typed(self.expr(found), TensorKind(old.dtype, old.ndim, old.dims))
+
+        view = Tensor(content, base, take, put)
+        view.is_lazy = base.is_lazy != (name in ("conj", "_conj"))
+        view.repeats = name in REPEATING
+        return view
 
     def _is_computed(self, node: messages.Node) -> bool:
         """Define the results of a node that are numbers of known symbols."""
@@ -522,6 +581,11 @@ class Graph(Emitter):
                     continue
                 self[name] = self._checked(name, each)
                 base = next(iter(arguments.values()), None)
+                if isinstance(base, list) and is_list and operator.back is not None:
+                    view = self._view_of_one(operator, arguments, self[name], i)
+                    view.repeats = base_name(node.target) in REPEATING
+                    self.values[name] = view
+                    continue
                 if not isinstance(base, Tensor) or not self._shares(node, operator, name):
                     continue
                 if base_name(node.target) in SAME and each is not base.read():
@@ -530,6 +594,7 @@ class Graph(Emitter):
                     self.values[name] = base
                 else:
                     view = self._view(operator, arguments, self[name], i if is_list else None)
+                    view.repeats = base_name(node.target) in REPEATING
                     view.key = ranges[i] if ranges else key_of(base_name(node.target), arguments)
                     self.values[name] = view
             elif output.kind in ("as_sym_int", "as_sym_float", "as_sym_bool"):
@@ -598,9 +663,36 @@ class Graph(Emitter):
                      for name, value in rest.items()}  # fmt: skip
             found = self.value(back(self, old, new, **given, **extra))
             assert isinstance(found, Value)
-            return found
+            # A tensor keeps its shape.  Without this its lengths would be those of the joined
+            # parts, and grow with each write.
+            return self.typed(self.expr(found), TensorKind(old.dtype, old.ndim, old.dims))
 
         return Tensor(content, base, take, put)
+
+    def _view_of_one(
+        self, operator: AtenOperator, arguments: Mapping[str, Any], content: Value, part: int
+    ) -> Tensor:
+        """A result that shares the memory of one tensor of a list, the first argument."""
+        (first, tensors), *others = arguments.items()
+        rest = dict(others)
+        back = operator.back
+        assert back is not None
+
+        def given(old: Value) -> list[Value]:
+            found = [each.read() for each in tensors]
+            found[part] = old
+            return found
+
+        def take(old: Value) -> Value:
+            found = self.call(operator, {first: given(old), **rest})[part]
+            assert isinstance(found, Value)
+            return found
+
+        def put(old: Value, new: Value) -> Value:
+            found = self.value(back(self, given(old), new, **rest, part=part))
+            return self.typed(self.expr(found), TensorKind(old.dtype, old.ndim, old.dims))
+
+        return Tensor(content, tensors[part], take, put)
 
     def _define_number(self, output: messages.Argument, value: Any) -> None:
         """Let a name stand for a number that an operator computes when the program runs; it is a

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from .graph import Graph
     from .registry import AtenOperator
 
-__all__ = ["BY_PARTS", "COMPLEX", "Pair", "call_complex", "complex_op", "has_complex", "is_complex",
-           "parts_of"]  # fmt: skip
+__all__ = ["BY_PARTS", "COMPLEX", "COMPLEX_BACK", "Pair", "call_complex", "complex_op",
+           "has_complex", "is_complex", "parts_of", "put_complex"]  # fmt: skip
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -56,11 +56,20 @@ _NUMBERS: Final = ("tensors", "src", "source", "value", "values")
 is 0."""
 
 
-def complex_op(*names: str) -> Callable[[F], F]:
-    """Decorator: a function for operators where a tensor is complex."""
+COMPLEX_BACK: Final[dict[str, Callable[..., Any]]] = {}
+"""Name of an operator of `COMPLEX` that returns a view -> what puts new content into the tensor
+that it is a view of; see `relaxvm.frontend.torch.registry`."""
+
+
+def complex_op(
+    *names: str, back: Callable[..., Any] | None = None
+) -> Callable[[F], F]:
+    """Decorator: a function for operators where a tensor is complex, and its `back`."""
 
     def register(function: F) -> F:
         COMPLEX.update(dict.fromkeys(names, function))
+        if back is not None:
+            COMPLEX_BACK.update(dict.fromkeys(names, back))
         return function
 
     return register
@@ -133,6 +142,35 @@ def call_complex(
     if isinstance(results[0], (list, tuple)):
         return [_joined(graph, Pair(*each)) for each in zip(*results, strict=True)]
     return _joined(graph, Pair(*results))
+
+
+def put_complex(
+    graph: Graph,
+    name: str,
+    operator: AtenOperator | None,
+    old: tuple[Value, bool],
+    new: tuple[Value, bool],
+    rest: Mapping[str, Any],
+) -> Value:
+    """The content of a tensor after a view of it was written to.
+
+    Args:
+        name, operator: as of `call_complex`.
+        old, new: the content of the tensor and of the view, and whether that is complex.
+        rest: the other arguments of the operator; numbers.
+    """
+    parts: list[Any] = [_pair(graph, x) if is_pair else x for x, is_pair in (old, new)]
+    self, content = parts
+    back = COMPLEX_BACK.get(name)
+    if back is not None:
+        found = _joined(graph, back(graph, self, content))
+    else:
+        assert operator is not None
+        assert operator.back is not None
+        both = [operator.back(graph, self[i], content[i], **rest) for i in range(2)]
+        found = _joined(graph, Pair(*both))
+    assert isinstance(found, Value)
+    return found
 
 
 def _pair(graph: Graph, x: Value) -> Pair:

@@ -7,12 +7,16 @@ from typing import Any, Final
 
 from . import messages
 
-__all__ = ["SAME", "is_in_order", "may_share", "shares_memory"]
+__all__ = ["REPEATING", "SAME", "is_in_order", "may_share", "shares_memory"]
 
 SAME: Final = frozenset({
     "alpha_dropout", "contiguous", "dropout", "feature_dropout", "to", "type_as",
 })  # fmt: skip
 """Operators of ATen that return their argument itself where there is nothing to do."""
+REPEATING: Final = frozenset({
+    "as_strided", "broadcast_tensors", "broadcast_to", "expand", "expand_as", "meshgrid", "unfold",
+})  # fmt: skip
+"""Operators of ATen whose results may have an element of their argument in several places."""
 _RESHAPING: Final = frozenset({"flatten", "ravel", "reshape", "reshape_as"})
 """Operators of ATen that return a view where the strides allow it, else a copy."""
 

@@ -37,13 +37,21 @@ __all__: list[str] = []
 # Parts
 
 
-@complex_op("view_as_real")
+def view_as_real_back(c: Emitter, self: Pair, new: Tensor) -> Pair:
+    return view_as_complex(c, new)
+
+
+@complex_op("view_as_real", back=view_as_real_back)
 def view_as_real(c: Emitter, self: Pair) -> Tensor:
     """Real and imaginary parts along a last axis."""
     return stack(c, list(self), rank_of(self.real))
 
 
-@complex_op("view_as_complex")
+def view_as_complex_back(c: Emitter, self: Tensor, new: Pair) -> Tensor:
+    return view_as_real(c, new)
+
+
+@complex_op("view_as_complex", back=view_as_complex_back)
 def view_as_complex(c: Emitter, self: Tensor) -> Pair:
     """Numbers whose parts are along the last axis."""
     last = rank_of(self) - 1
@@ -72,14 +80,14 @@ def polar(c: Emitter, abs: Tensor, angle: Tensor) -> Pair:  # noqa: A002
     return Pair(parts[0], parts[1])
 
 
-@complex_op("real")
+@complex_op("real", back=lambda c, self, new: Pair(new, self.imaginary))
 def real(c: Emitter, self: Pair) -> Tensor:
     """The real parts."""
     found: Tensor = self.real
     return found
 
 
-@complex_op("imag")
+@complex_op("imag", back=lambda c, self, new: Pair(self.real, new))
 def imag(c: Emitter, self: Pair) -> Tensor:
     """The imaginary parts."""
     found: Tensor = self.imaginary
@@ -103,7 +111,12 @@ def angle(c: Emitter, self: Pair) -> Tensor:
     return c.op("atan2", self.imaginary, self.real)
 
 
-@complex_op("conj", "_conj", "_conj_physical", "conj_physical")
+def conjugate_back(c: Emitter, self: Pair, new: Pair) -> Pair:
+    return conjugate(c, new)
+
+
+@complex_op("_conj_physical", "conj_physical")
+@complex_op("conj", "_conj", back=conjugate_back)
 def conjugate(c: Emitter, self: Pair) -> Pair:
     """The conjugates."""
     return Pair(self.real, c.op("negative", self.imaginary))
@@ -669,7 +682,7 @@ def _overlapped(c: Emitter, x: Tensor, places: Any, batch: Sequence[Any], total:
 # The same for real numbers
 
 
-@aten("real", "conj_physical")
+@aten("conj_physical")
 def real_of_real(c: Emitter, self: Tensor) -> Tensor:
     """Real numbers as they are."""
     return self

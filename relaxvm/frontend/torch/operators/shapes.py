@@ -10,8 +10,10 @@ import numpy as np
 
 from ....dtypes import as_dtype
 from ....ir import ShapeType, Var, prim
+from ....op.index import slice_of
 from ....op.registry import CONSTRUCTORS
 from ...common.emitter import Emitter, Problem
+from ...common.values import as_expr
 from ..checked import index_within
 from ..forms import (
     Tensor,
@@ -110,7 +112,7 @@ def same_back(c: Emitter, self: Tensor, new: Tensor, **arguments: Any) -> Tensor
 
 
 @aten("alias", "detach", "lift_fresh", "lift", "positive", "conj", "_conj", "resolve_conj",
-      "resolve_neg", "contiguous", back=same_back)  # fmt: skip
+      "resolve_neg", "contiguous", "real", back=same_back)  # fmt: skip
 def same(c: Emitter, self: Tensor, memory_format: Any = None) -> Tensor:
     """The tensor itself."""
     return self
@@ -178,7 +180,12 @@ def squeeze(c: Emitter, self: Tensor, dim: Any = None) -> Tensor:
     return reshaped(c, self, kept)
 
 
-@each_of("atleast_1d.Sequence", "atleast_2d.Sequence", "atleast_3d.Sequence")
+def atleast_each_back(name: str, c: Emitter, tensors: Any, new: Tensor, part: int = 0) -> Tensor:
+    return _as_before(c, tensors[part], new)
+
+
+@each_of("atleast_1d.Sequence", "atleast_2d.Sequence", "atleast_3d.Sequence",
+         back=atleast_each_back)  # fmt: skip
 def atleast_each(name: str, c: Emitter, tensors: Any) -> Any:
     """The tensors with axes of length 1, so that each has 1, 2 or 3."""
     return [atleast(name, c, each) for each in tensors]
@@ -264,14 +271,30 @@ def movedim(c: Emitter, self: Tensor, source: Any, destination: Any) -> Tensor:
 
 
 def expand_back(c: Emitter, self: Tensor, new: Tensor, size: Any, implicit: bool = False) -> Tensor:
+    """Of the repetitions of an element the one that was written to, else the element itself."""
     dims, after = dims_of(self), dims_of(new)
-    for i in range(len(after) - len(dims)):
-        new = sliced(c, new, i, 0, 1)
-    new = reshaped(c, new, dims_of(new)[len(after) - len(dims) :])
-    for i, dim in enumerate(dims):
-        if same_dim(dim, 1):
-            new = sliced(c, new, i, 0, 1)
-    return new
+    added = len(after) - len(dims)
+    repeated = [
+        i for i, dim in enumerate(after)
+        if not same_dim(dim, 1) and (i < added or same_dim(dims[i - added], 1))
+    ]  # fmt: skip
+    if not repeated:
+        return reshaped(c, new, dims)
+    kept = [i for i in range(len(after)) if i not in repeated]
+    shape = [*[after[i] for i in kept], -1]
+    old, new = [
+        reshaped(c, permuted(c, x, kept + repeated), shape)
+        for x in (expand(c, self, after), new)
+    ]
+    changed = cast(c, c.op("not_equal", _as_bits(c, new), _as_bits(c, old)), "int8")
+    first = c.op("argmax", changed, len(kept), True)
+    return reshaped(c, c.op("gather_elements", new, first, len(kept)), dims)
+
+
+def _as_bits(c: Emitter, x: Tensor) -> Tensor:
+    """The elements of a tensor as integers, where equal ones have the same bits."""
+    dtype = dtype_of(x)
+    return bits(c, x, f"int{8 * as_dtype(dtype).itemsize}") if is_float(dtype) else x
 
 
 @aten("expand", "expand_copy", back=expand_back)
@@ -299,14 +322,28 @@ def broadcast_to(c: Emitter, self: Tensor, size: Any) -> Tensor:
     return expand(c, self, size)
 
 
-@aten("broadcast_tensors")
+def broadcast_tensors_back(c: Emitter, tensors: Any, new: Tensor, part: int = 0) -> Tensor:
+    return expand_back(c, tensors[part], new, None)
+
+
+@aten("broadcast_tensors", back=broadcast_tensors_back)
 def broadcast_tensors(c: Emitter, tensors: Any) -> Any:
     """R.broadcast_to a common shape."""
     dims = broadcast_dims(*map(dims_of, tensors))
     return [expand(c, each, dims) for each in tensors]
 
 
-@aten("meshgrid", "meshgrid.indexing")
+def meshgrid_back(
+    c: Emitter, tensors: Any, new: Tensor, indexing: str = "ij", part: int = 0
+) -> Tensor:
+    vector, count = tensors[part], len(tensors)
+    wide = swapped(c, new, 0, 1) if indexing == "xy" and count > 1 else new
+    shape: list[Any] = [1] * count
+    shape[part] = numel(dims_of(vector))
+    return _as_before(c, vector, expand_back(c, reshaped(c, vector, shape), wide, None))
+
+
+@aten("meshgrid", "meshgrid.indexing", back=meshgrid_back)
 def meshgrid(c: Emitter, tensors: Any, indexing: str = "ij") -> Any:
     """For each vector a tensor that varies along its own axis."""
     count = len(tensors)
@@ -503,22 +540,38 @@ def slice_scatter(
     src = cast(c, src, dtype_of(self))
     if isinstance(first, int) and first == 0 and step == 1 and same_dim(last, size):
         return expand(c, src, dims)
+    if not (isinstance(first, int) and isinstance(last, int)):
+        return _with_part(c, self, src, axis, *_within(size, first, last, step), step)
     part = list(dims)
-    span = last - first
-    part[axis] = length(span if step == 1 else (span + (step - 1)) // step)
-    if isinstance(part[axis], int) and part[axis] <= 0:
+    part[axis] = max(-(-(last - first) // step), 0)
+    if not part[axis]:
         return self
-    src = expand(c, src, part)
-    if all(isinstance(each, int) for each in (first, last)):
-        return c.op("slice_scatter", self, src, first, last, step, axis)
+    return c.op("slice_scatter", self, expand(c, src, part), first, last, step, axis)
+
+
+def _within(size: Any, start: Any, end: Any, step: int) -> tuple[Any, Any]:
+    """Where a slice of an axis begins, and how many elements it has, by Python's rules."""
+    first, count = slice_of(as_expr(size), as_expr(start), as_expr(end), step, False)
+    return length(first), length(count)
+
+
+def _with_part(
+    c: Emitter, x: Tensor, new: Tensor, axis: int, first: Any, count: Any, step: int = 1
+) -> Tensor:
+    """x with `count` new slices from `first`, which lie within it."""
+    dims = dims_of(x)
+    part = list(dims)
+    part[axis] = count
+    new = expand(c, cast(c, new, dtype_of(x)), part)
+    last = length(first + count * step)
     if step == 1:
-        before, after = sliced(c, self, axis, 0, first), sliced(c, self, axis, last, size)
-        return c.op("concat", [c.expr(before), c.expr(src), c.expr(after)], axis)
-    places: Tensor = c.op("arange", first, last, step, "int64")
+        before = sliced(c, x, axis, 0, first, is_within=True)
+        after = sliced(c, x, axis, last, dims[axis], is_within=True)
+        return c.op("concat", [c.expr(before), c.expr(new), c.expr(after)], axis)
     shape = [1] * len(dims)
-    shape[axis] = part[axis]
-    places = expand(c, reshaped(c, places, shape), part)
-    return c.op("scatter_elements", self, places, src, axis)
+    shape[axis] = count
+    places = reshaped(c, c.op("arange", first, last, step, "int64"), shape)
+    return c.op("scatter_elements", x, expand(c, places, part), new, axis)
 
 
 def _parts(c: Emitter, x: Tensor, axis: int, sizes: Sequence[Any]) -> list[Tensor]:
@@ -546,8 +599,8 @@ def _equal_part_back(
 ) -> Tensor:
     """The whole, with another part: all parts but the last one are equally long."""
     start, whole = size * part, dims_of(self)[axis]
-    return slice_scatter(c, self, new, axis, length(start),
-                         length(prim.minimum(start + size, whole)))  # fmt: skip
+    start, end = [length(prim.minimum(each, whole)) for each in (start, start + size)]
+    return _with_part(c, self, new, axis, start, length(end - start))
 
 
 def split_back(
@@ -623,7 +676,8 @@ def chunk(c: Emitter, self: Tensor, chunks: int, dim: int = 0) -> Any:
         ends = [prim.minimum(part * (i + 1), size) if i + 1 < chunks else size
                 for i in range(chunks)]  # fmt: skip
         starts = [0, *ends[:-1]]
-        return [sliced(c, self, axis, a, b) for a, b in zip(starts, ends, strict=True)]
+        return [sliced(c, self, axis, a, b, is_within=True)
+                for a, b in zip(starts, ends, strict=True)]  # fmt: skip
     return _parts(c, self, axis, _chunk_sizes(size, -(-size // chunks)))
 
 
@@ -643,22 +697,21 @@ def _sections(size: Any, count: int) -> _Ranges:
 
 def _between(size: Any, indices: Any) -> _Ranges:
     """Parts between indices; one that ends before it begins is empty."""
-    bounds = [0, *[_bound(each, size, 0) for each in indices], size]
-    return [
-        (a, max(a, b) if isinstance(a, int) and isinstance(b, int) else b)
-        for a, b in itertools.pairwise(bounds)
-    ]
+    bounds = [0, *[length(each) for each in indices], size]
+    found = [_within(size, a, b, 1) for a, b in itertools.pairwise(bounds)]
+    return [(first, length(first + count)) for first, count in found]
 
 
 def _slices(c: Any, x: Tensor, axis: int, ranges: _Ranges) -> list[Tensor]:
     c.ranges = [(axis, start, end, 1) for start, end in ranges]
-    return [sliced(c, x, axis, start, end) for start, end in ranges]
+    return [sliced(c, x, axis, start, end, is_within=True) for start, end in ranges]
 
 
 def _slice_back(
     c: Emitter, x: Tensor, new: Tensor, axis: int, bounds: tuple[Any, Any]
 ) -> Tensor:
-    return slice_scatter(c, x, new, axis, *bounds)
+    start, end = bounds
+    return _with_part(c, x, new, axis, start, length(end - start))
 
 
 def tensor_split_back(
@@ -779,7 +832,13 @@ def _diagonal_places(c: Emitter, x: Tensor, offset: int, dim1: int, dim2: int) -
     return flat, places, order
 
 
-@aten("linalg_diagonal")
+def linalg_diagonal_back(
+    c: Emitter, A: Tensor, new: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1
+) -> Tensor:
+    return diagonal_scatter(c, A, new, offset, dim1, dim2)
+
+
+@aten("linalg_diagonal", back=linalg_diagonal_back)
 def linalg_diagonal(
     c: Emitter, A: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1
 ) -> Tensor:
