@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import onnx
 import torch
 from torch import nn
 
@@ -38,7 +39,20 @@ def main() -> None:
         program = torch.export.export(module, inputs, dynamic_shapes=(shapes,), strict=False)
         torch.export.save(program, str(path.with_suffix(".pt2")))
         torch.onnx.export(program, (), str(path), external_data=False, verbose=False)
+        name_dimensions(path, axes)
         print(f"{name}: {path.stat().st_size >> 20} MiB", flush=True)
+
+
+def name_dimensions(path: Path, axes: dict[int, Any]) -> None:
+    """Give open dimensions the names that `--dim` takes; torch numbers them."""
+    model = onnx.load(path)
+    dims = [value.type.tensor_type.shape.dim for value in model.graph.input]
+    names = {shape[i].dim_param: axis.__name__ for shape in dims for i, axis in axes.items()}
+    for value in [*model.graph.input, *model.graph.output, *model.graph.value_info]:
+        for dim in value.type.tensor_type.shape.dim:
+            if dim.dim_param in names:
+                dim.dim_param = names[dim.dim_param]
+    onnx.save(model, path)
 
 
 def keep_sizes(module: nn.Module) -> None:
@@ -46,6 +60,8 @@ def keep_sizes(module: nn.Module) -> None:
     some architectures are nearly 0, so that a difference of results means nothing."""
     generator = torch.Generator().manual_seed(1)
     for each in module.modules():
+        if isinstance(each, nn.Linear) and not each.weight.any():
+            nn.init.normal_(each.weight, std=0.02, generator=generator)
         if isinstance(each, nn.modules.conv._ConvNd):
             nn.init.kaiming_normal_(each.weight, nonlinearity="relu", generator=generator)
         elif isinstance(each, nn.modules.batchnorm._BatchNorm):
