@@ -28,6 +28,7 @@ cdef extern from "_storage_impl.h":
                              cnp.PyArray_Descr* descr, bint check_alignment) noexcept
     object rvm_own(PyObject*)
     PyObject* rvm_array_handler(PyObject* allocator, rvm_account*) noexcept
+    void rvm_ask_for_huge_pages(char* block, int64_t nbytes) noexcept
 
 cdef extern from "Python.h":
     ctypedef void (*destructor)(PyObject*) noexcept
@@ -60,6 +61,7 @@ cdef char* _system_alloc(int64_t nbytes) noexcept:
     cdef char* block = <char*>PyMem_RawCalloc(1, <size_t>nbytes + ALIGNMENT + sizeof(void*))
     if block is NULL:
         return NULL
+    rvm_ask_for_huge_pages(block, nbytes)
     cdef uintptr_t start = (<uintptr_t>block + sizeof(void*) + ALIGNMENT - 1) & ~<uintptr_t>(
         ALIGNMENT - 1)
     (<void**>start - 1)[0] = block

@@ -7,9 +7,29 @@
 #include <numpy/arrayobject.h>
 
 #include <stddef.h>
+#include <stdint.h>
 #include <string.h>
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
 
 #include "_account.h"
+
+/* From so many bytes on, as numpy does for its arrays, memory is asked for in huge pages: the addresses of
+ * more pages of 4 KiB than the processor remembers are looked up again and again. */
+#define RVM_LARGE_BLOCK (4 << 20)
+
+/* Ask for huge pages for a block that nobody has written to.  The system may refuse, to no harm. */
+static inline void rvm_ask_for_huge_pages(char *block, int64_t nbytes) {
+#if defined(__linux__) && defined(MADV_HUGEPAGE)
+    if (nbytes < RVM_LARGE_BLOCK) return;
+    uintptr_t page = 4096, start = ((uintptr_t)block + page - 1) & ~(page - 1);
+    madvise((void *)start, (size_t)((uintptr_t)block + (uintptr_t)nbytes - start) & ~(size_t)(page - 1),
+            MADV_HUGEPAGE);
+#else
+    (void)block, (void)nbytes;
+#endif
+}
 
 /* An array over `data` that keeps `base` alive; a new reference, or NULL with an exception. */
 static inline PyObject *rvm_array_over(PyObject *base, char *data, int nd, const npy_intp *dims,
