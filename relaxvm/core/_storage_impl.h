@@ -17,7 +17,7 @@
 
 /* From so many bytes on, as numpy does for its arrays, memory is asked for in huge pages: the addresses of
  * more pages of 4 KiB than the processor remembers are looked up again and again. */
-#define RVM_LARGE_BLOCK (4 << 20)
+#define RVM_LARGE_BLOCK (1 << 20)
 
 /* Ask for huge pages for a block that nobody has written to.  The system may refuse, to no harm. */
 static inline void rvm_ask_for_huge_pages(char *block, int64_t nbytes) {
