@@ -265,6 +265,13 @@ def mean(of: Hostile) -> list[Any]:
     return [x, of.tensor(*x.shape[:2], 1, 1, BLOCK)]
 
 
+def concat(of: Hostile) -> list[Any]:
+    x = Window(of).x
+    parts = [of.tensor(x.shape[0], of.some(1, 2, 5), *x.shape[2:]) for _ in range(of.some(2, 1, 4))]
+    blocks = sum(part.shape[1] for part in parts)
+    return [*parts, 1, of.tensor(x.shape[0], blocks, *x.shape[2:])]
+
+
 def gate(of: Hostile) -> list[Any]:
     x = Window(of).x
     residual = of.tensor(*x.shape) if of.rng.random() < 0.5 else None
@@ -417,6 +424,7 @@ MAKERS: dict[str, Callable[[Hostile], list[Any]]] = {
     "nn.conv2d_gathered_blocks": gathered,
     "nn.conv2d_winograd_blocks": winograd,
     "cast": cast,
+    "concat": concat,
     "image.resize": resize,
     "matmul_packed": packed_product,
     "tree_ensemble": trees,

@@ -270,6 +270,31 @@ def test_means_and_gates(which: str) -> None:
 
 
 @pytest.mark.parametrize("which", SETS)
+def test_channels_after_each_other(which: str) -> None:
+    rng = np.random.default_rng(4)
+    run = of_set("concat", which)
+    for batch in (1, 3):
+        shapes = [(batch, count, 5, 7, BLOCK) for count in (1, 3, 2)]
+        parts = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
+        parts[1][0, 1, 2] = np.nan
+        out = np.empty((batch, 6, 5, 7, BLOCK), np.float32)
+        run(*parts, 1, out)
+        np.testing.assert_array_equal(out, np.concatenate(parts, 1))
+    refused: dict[str, tuple[Any, ...]] = {
+        "axis": (*parts, 2, out),
+        "too few": (*parts[:2], 1, out),
+        "too many": (*parts, parts[0], 1, out),
+        "rows": (parts[0], parts[1][:, :, :4], parts[2], 1, out),
+        "result": (out[:, :1], *parts[1:], 1, out),
+        "double": (*parts[:2], parts[2].astype(np.float64), 1, out),
+    }
+    for args in refused.values():
+        with pytest.raises(RuntimeError, match="refused"):
+            run(*args)
+
+
+
+@pytest.mark.parametrize("which", SETS)
 @pytest.mark.parametrize("method", ["nearest_neighbor", "linear"])
 def test_resizing(method: str, which: str) -> None:
     """The same bits as the reference's."""

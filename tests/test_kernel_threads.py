@@ -177,6 +177,9 @@ CASES: dict[str, Callable[[], tuple[str, list[Any], list[tuple[int, ...]]]]] = {
         [drawn(1, 2, 150, 160, 16), drawn(1, 2, 1, 1, 16), drawn(1, 2, 150, 160, 16)],
         [(1, 2, 150, 160, 16)],
     ),
+    "concat": lambda: (
+        "concat", [drawn(2, 1, 90, 80, 16), drawn(2, 3, 90, 80, 16), 1], [(2, 4, 90, 80, 16)]
+    ),
     "resize": lambda: (
         "image.resize",
         [drawn(1, 2, 80, 70, 16), None, None, (2, 3), (160, 150), *LINEAR],

@@ -1,4 +1,4 @@
-/* Images in blocks of channels (blocks.h): reordering to and from planes, pools, means and gates.  Other
+/* Images in blocks of channels (blocks.h): reordering to and from planes, pools, means, gates and concatenation.  Other
  * transposes. */
 #include "blocks.h"
 #include "pieces.h"
@@ -522,6 +522,59 @@ static int gate(const RvmKernelCall *call) {
     return rvm_run_grid(call, &p.grid, gate_rows, &p);
 }
 
+/* ---- channels after each other -------------------------------------------------------------------- */
+
+typedef struct {
+    int64_t axis;
+} ConcatParams;
+
+typedef struct {
+    const RvmBuffer *x; /* images, of which `blocks` together */
+    int64_t blocks, rows, row;
+    char *out;
+    RvmGrid grid;
+} Concat;
+
+static int concat_rows(const RvmKernelCall *call, void *work, int64_t piece, int thread) {
+    const Concat *c = (const Concat *)work;
+    RvmPart part = rvm_part(&c->grid, piece);
+    RvmRows rows;
+    (void)thread;
+    while (rvm_take_rows(&part, c->rows, &rows)) {
+        const RvmBuffer *x = c->x;
+        int64_t before = 0, bytes = (rows.end - rows.first) * c->row;
+        for (int64_t b = part.inner; b < part.inner_end; b++) {
+            while (b >= before + x->dims[1]) before += (x++)->dims[1];
+            int64_t from = (rows.image * x->dims[1] + b - before) * c->rows + rows.first;
+            int64_t to = (rows.image * c->blocks + b) * c->rows + rows.first;
+            memcpy(c->out + to * c->row, x->data + from * c->row, (size_t)bytes);
+            if (rvm_must_stop(call, bytes / 2)) return RVM_FAILED;
+        }
+    }
+    return RVM_OK;
+}
+
+static int concat(const RvmKernelCall *call) {
+    int count = call->count - 1, axis;
+    const RvmBuffer *x = call->buffers, *out = &x[count];
+    int64_t total = 0;
+    if (count < 1 || !is_image(out) || !rvm_axis(((const ConcatParams *)call->params)->axis, 5, &axis) || axis != 1)
+        return RVM_ASK_REFERENCE;
+    for (int i = 0; i < count; i++) {
+        if (!is_image(&x[i]) || !rvm_is_input(&x[i], out) || x[i].dims[0] != out->dims[0] ||
+            x[i].dims[2] != out->dims[2] || x[i].dims[3] != out->dims[3] || x[i].dims[1] > out->dims[1] - total)
+            return RVM_ASK_REFERENCE;
+        total += x[i].dims[1];
+    }
+    if (total != out->dims[1]) return RVM_ASK_REFERENCE;
+    Concat c = {.x = x, .blocks = total, .rows = out->dims[2], .row = out->dims[3] * RVM_BLOCK * 4, .out = out->data};
+    c.grid = rvm_divide_rows(call, rvm_time_for(0, rvm_length(out) * 8), out->dims[0] * c.rows, total);
+    return rvm_run_grid(call, &c.grid, concat_rows, &c);
+}
+
+static const RvmArgument concat_arguments[] = {
+    RVM_BUFFER(TENSORS), RVM_FIELD(INT, ConcatParams, axis), RVM_BUFFER(OUT)};
+
 static const RvmArgument gate_arguments[] = {RVM_BUFFER(TENSOR), RVM_BUFFER(TENSOR),
                                              RVM_BUFFER(TENSOR_OR_NONE), RVM_BUFFER(OUT)};
 
@@ -564,6 +617,8 @@ const RvmImplementation RVM_NAME(rvm_blocks)[] = {
     OF_BLOCKS(avg_pool, "avg_pool2d_blocks", avg_pool_arguments, RVM_SUM_ULP),
     OF_BLOCKS(mean, "mean_blocks", reorder_arguments, RVM_SUM_ULP),
     OF_BLOCKS(gate, "gate_blocks", gate_arguments, RVM_SUM_ULP),
+    {.name = "blocks.concat", .kernel = "concat", .run = concat, RVM_ARGUMENTS(concat_arguments),
+     .dtypes = RVM_DTYPE_BIT(RVM_DTYPE_F32), .most_bytes = RVM_ANY_RESULT, .is_unlocked = 1},
     {.name = "blocks.transpose", .kernel = "permute_dims", .run = transpose,
      RVM_ARGUMENTS(permute_arguments),
      .dtypes = RVM_DTYPE_BIT(RVM_DTYPE_F32) | RVM_DTYPE_BIT(RVM_DTYPE_I32) |
