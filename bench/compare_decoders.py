@@ -1,14 +1,15 @@
 """Decoders: tokens per second of relaxvm, torch and onnxruntime.
 
     python bench/compare_decoders.py [--python OTHER] [--tokens N] [--repeats N] [--shape NAME ...]
-                                      [--width N] [--precision bfloat16]
+                                      [--width N] [--precision bfloat16] [--threads N]
 
 Decoders of the shapes of GPT-2 and Llama at reduced size, with drawn weights, from
 ``examples/decoder/model.py``, are exported in two forms: a .pt2 file whose caches are buffers, and
 an ONNX file whose caches are inputs and outputs; relaxvm runs that in this way, and with caches
 that the VM keeps (``caches=``), without a copy per token.  Each side takes a prompt of 16 tokens
 and then one token at a time; the sides alternate, each in a process of its own with one thread, and
-the least processor time counts, which other work on the machine changes least.  `OTHER` is an
+the least processor time counts, which other work on the machine changes least; with more threads,
+the least time on the clock.  `OTHER` is an
 interpreter with torch and onnxruntime; the caches of torch are buffers, too.  All sides have to
 choose the same tokens, the most likely ones, unless `--precision` lets relaxvm compute in bfloat16:
 then the share of the tokens that are those of onnxruntime is printed.  Of relaxvm's sides there are
@@ -47,6 +48,7 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--width", type=int, default=256)
     parser.add_argument("--precision", default="default")
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     for shape in SHAPES.values():
@@ -93,13 +95,14 @@ def main() -> int:
 def child(
     python: str, what: str, folder: str, name: str, options: argparse.Namespace
 ) -> str:
-    """Run this script in a process of its own, with one thread."""
+    """Run this script in a process of its own."""
     threads = "RELAXVM_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"
     done = subprocess.run(
         [python, __file__, f"--tokens={options.tokens}", f"--width={options.width}",
-         f"--precision={options.precision}", "--child", what, folder, name],
-        env={**os.environ, **dict.fromkeys(threads, "1")}, capture_output=True, text=True,
-        check=False,
+         f"--precision={options.precision}", f"--threads={options.threads}",
+         "--child", what, folder, name],
+        env={**os.environ, **dict.fromkeys(threads, str(options.threads))},
+        capture_output=True, text=True, check=False,
     )  # fmt: skip
     if done.returncode:
         raise SystemExit(f"{what}: {done.stderr}")
@@ -135,12 +138,13 @@ def measured(
     ids = np.arange(PROMPT)[None]
     logits = step(ids, np.arange(PROMPT))
     found = []
-    start = time.process_time()
+    clock = time.process_time if options.threads == 1 else time.perf_counter
+    start = clock()
     for place in range(PROMPT, PROMPT + tokens - 1):
         token = int(np.argmax(np.asarray(logits)))
         found.append(token)
         logits = step(np.array([[token]]), np.array([place]))
-    rate = (tokens - 1) / (time.process_time() - start)
+    rate = (tokens - 1) / (clock() - start)
     allocated = 0
 
     def instrument(func: Any, name: str, before: bool, result: Any, *args: Any) -> None:
@@ -158,7 +162,7 @@ def _step(side: str, path: Path, name: str, options: argparse.Namespace) -> Any:
     if side == "torch":
         import torch
 
-        torch.set_num_threads(1)
+        torch.set_num_threads(options.threads)
         decoder = _decoder(name, options.tokens)
 
         def with_torch(ids: Any, positions: Any) -> Any:
@@ -171,7 +175,7 @@ def _step(side: str, path: Path, name: str, options: argparse.Namespace) -> Any:
         import onnxruntime
 
         settings = onnxruntime.SessionOptions()
-        settings.intra_op_num_threads = 1
+        settings.intra_op_num_threads = options.threads
         session = onnxruntime.InferenceSession(f"{path}.onnx", settings)
         inputs = [each.name for each in session.get_inputs()]
 

@@ -258,6 +258,16 @@ def _split(draw: Draw) -> Iterator[Any]:
         yield draw.out((*x.shape[:at], end - begin, *x.shape[at + 1 :]), x.dtype, x)
 
 
+def _arange(draw: Draw) -> Iterator[Any]:
+    start, end = (int(draw.pick([0, 1, -7, 9, 2**31 - 3, -(2**62), 2**63 - 1])) for _ in range(2))
+    if draw.chance(0.8):
+        end = start + int(draw.rng.integers(-9, 40))
+    step = draw.pick([1, 1, 1, 2, -1, -3, 7, 2**62])
+    length = max(0, -((start - end) // step)) + int(draw.chance(0.1))
+    dtype = draw.pick(["i8", "i8", "i4", "i4", "i2", "f4"])
+    yield from (start, end, step, draw.out((min(length, 100),), np.dtype(dtype)))
+
+
 OTHER_MODES = "wrap", "clip", "nan", "slow", "python"
 
 
@@ -422,6 +432,7 @@ MAKERS: dict[str, Callable[[Draw], Iterator[Any]]] = {
     "where": _where,
     "clip": _clip,
     "take": _take,
+    "arange": _arange,
     "cumsum": _cumsum,
     "nn.softmax": _softmax,
     "nn.log_softmax": _softmax,

@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core._kept import extended, is_put
+from ..core._kept import extended, is_put, opened
 from ..messages import describe
 from ..pieces.cut import copied, copy_pieces
 from .arguments import as_array, as_int, as_sequence, as_shape, as_str
@@ -87,6 +87,9 @@ def cache_open(ctx: Any, name: Any, initial: Any, axis: Any) -> NDArray[Any]:
         ValueError: there is no such axis.
     """
     state = _state_of(ctx, "cache_open")
+    found = opened(state, name, initial, axis)  # the usual case
+    if found is not None:
+        return found
     key, first = as_str(name, "cache_open: name"), as_array(initial, "cache_open: initial")
     place = _axis(axis, first, "cache_open")
     if state.get(key) is None:

@@ -43,6 +43,33 @@ cdef enum:
     MOST_PLACES = 64
 
 
+def opened(dict state, name, initial, axis):
+    """Do `cache_open` where something is kept under a name that goes with `initial`.
+
+    Args:
+        state: what the VM keeps.
+        name: of the state.
+        initial: what would be kept if there were nothing.
+        axis: whose length may be another one.
+
+    Returns:
+        What is kept; or None, where the caller looks again.
+    """
+    if type(name) is not str or type(initial) is not cnp.ndarray or type(axis) is not int:
+        return None
+    kept = state.get(name)
+    if type(kept) is not cnp.ndarray:
+        return None
+    cdef cnp.ndarray found = kept, like = initial
+    cdef Py_ssize_t i, place = axis if 0 <= axis < MOST_DIMS else -1, nd = found.ndim
+    if like.ndim != nd or not 0 <= place < nd or found.dtype is not like.dtype:
+        return None
+    for i in range(nd):
+        if i != place and found.shape[i] != like.shape[i]:
+            return None
+    return found
+
+
 def extended(dict state, dict rooms, name, added, axis):
     """Do `cache_extend` where what is kept under a name is what it returned last, and there is room
     behind it for a few plain elements.

@@ -169,6 +169,7 @@ arange(0, 9, 2, 'float16')
     reference=counted,
     free=("dtype",),
     ulps=1,
+    large="arange(0, 100000, 1)",
 )
 kernel("fill", lambda draw: (1.5,), lambda value: np.full((3, 3), value), free=("shape", "dtype"))
 

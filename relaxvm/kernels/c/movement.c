@@ -426,6 +426,32 @@ static int put_bit(const RvmBuffer *out, int bit) {
 static int zeros(const RvmKernelCall *call) { return put_bit(&call->buffers[0], 0); }
 static int ones(const RvmKernelCall *call) { return put_bit(&call->buffers[0], 1); }
 
+typedef struct {
+    int64_t start, end, step;
+} RangeParams;
+
+/* arange(start, end, step, out), of integers below 2^62, whose sums are none above 2^63 */
+static int arange(const RvmKernelCall *call) {
+    const RvmBuffer *out = &call->buffers[0];
+    const RangeParams *params = (const RangeParams *)call->params;
+    const int64_t most = INT64_C(1) << 62;
+    int64_t start = params->start, end = params->end, step = params->step;
+    if (out->ndim != 1 || !rvm_is_contiguous(out) || (out->dtype != RVM_DTYPE_I32 && out->dtype != RVM_DTYPE_I64) ||
+        step == 0 || start < -most || start > most || end < -most || end > most || step < -most || step > most)
+        return RVM_ASK_REFERENCE;
+    int64_t span = step > 0 ? end - start : start - end, width = step > 0 ? step : -step;
+    int64_t length = span > 0 ? (span - 1) / width + 1 : 0;
+    if (length != out->dims[0]) return RVM_ASK_REFERENCE;
+    if (out->dtype == RVM_DTYPE_I32) {
+        if (length > 0 && (start != (int32_t)start || start + (length - 1) * step != (int32_t)(start + (length - 1) * step)))
+            return RVM_ASK_REFERENCE;
+        for (int64_t i = 0; i < length; i++) ((int32_t *)out->data)[i] = (int32_t)(start + i * step);
+    } else {
+        for (int64_t i = 0; i < length; i++) ((int64_t *)out->data)[i] = start + i * step;
+    }
+    return RVM_OK;
+}
+
 /* ---- the table ---------------------------------------------------------------------------------- */
 static const RvmArgument copy_arguments[] = {RVM_BUFFER(TENSOR), RVM_BUFFER(OUT)};
 static const RvmArgument permute_arguments[] = {
@@ -454,6 +480,8 @@ static const RvmArgument pad_arguments[] = {
 static const RvmArgument fill_arguments[] = {RVM_BUFFER(NUMBER), RVM_BUFFER(OUT)};
 static const RvmArgument full_arguments[] = {RVM_BUFFER(TENSOR_OR_NUMBER), RVM_BUFFER(OUT)};
 static const RvmArgument out_arguments[] = {RVM_BUFFER(OUT)};
+static const RvmArgument range_arguments[] = {RVM_FIELD(INT, RangeParams, start), RVM_FIELD(INT, RangeParams, end),
+                                              RVM_FIELD(INT, RangeParams, step), RVM_BUFFER(OUT)};
 
 #define MOVEMENT_OF(kernel_name, function, arguments_of, most)                                \
     {.name = "movement." kernel_name, .kernel = kernel_name, .run = function,                 \
@@ -477,5 +505,6 @@ const RvmImplementation rvm_movement[] = {
     MOVEMENT("full", fill, full_arguments),
     MOVEMENT("zeros", zeros, out_arguments),
     MOVEMENT("ones", ones, out_arguments),
+    MOVEMENT("arange", arange, range_arguments),
     {.name = NULL},
 };
