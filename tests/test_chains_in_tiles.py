@@ -144,6 +144,36 @@ def test_what_is_left_to_the_reference(case: str) -> None:
         of_set("fused", next(iter(SETS)))(*inputs, text, out)
 
 
+@pytest.mark.parametrize("which", SETS)
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.bool_])
+def test_bytes_are_converted_as_they_are_read(dtype: Any, which: str) -> None:
+    text = ("cast($0, float32); subtract(%0, 3.0); multiply(%1, $1); cast($2, float32); "
+            "add(%2, %3) -> %4")  # fmt: skip
+    _tiles.offer(text)
+    rng = np.random.default_rng(1)
+    byte = rng.integers(0, 256, (5, 7, 130)).astype(np.uint8)
+    byte = byte > 99 if dtype is np.bool_ else byte.view(dtype)
+    scale = drawn(2, 5, 7, 130)
+    for other in (byte[::-1].copy(), byte[:1, :, :1].copy(), byte[2, 3, 4:5].copy()):
+        got, want = np.zeros((2, 5, 7, 130), np.float32)
+        said = run(of_set("fused", which), byte, scale, other, text, got)
+        assert said == run(reference("fused"), byte, scale, other, text, want)
+        assert got.tobytes() == want.tobytes()
+        with np.errstate(all="ignore"):
+            exact = (byte.astype("f4") - np.float32(3)) * scale + other.astype("f4")
+        assert np.array_equal(got, exact, equal_nan=True)
+
+
+def test_bytes_that_are_not_converted_are_left_to_the_reference() -> None:
+    """An input that is also asked for truth is bool."""
+    text = "cast($0, float32); logical_not($0); where(%1, %0, 2.0) -> %2"
+    _tiles.offer(text)
+    out = np.zeros(5000, np.float32)
+    of_set("fused", SETS[0])(out > 0, text, out.copy())
+    with pytest.raises(RuntimeError, match="refused"):
+        of_set("fused", SETS[0])(np.ones(5000, np.uint8), text, out)
+
+
 def test_chains_without_a_program() -> None:
     many = "; ".join(["add($0, 0.5)", *[f"add(%{i}, {i}.25)" for i in range(30)]]) + " -> %30"
     for text in (

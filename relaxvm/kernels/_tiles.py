@@ -53,11 +53,11 @@ LEAST_OF_FEW: Final = 4096
 """Elements of the shortest results that the interpreter takes, where numpy's loops have a plan:
 of chains of four steps or more, and of shorter ones."""
 
-_HEAD: Final = struct.Struct(f"=4B2I{_MOST_NUMBERS}f")
-"""Numbers of inputs, steps, numbers and registers, least elements, which inputs are bools; the
-numbers.  The steps follow."""
+_HEAD: Final = struct.Struct(f"=4B3I{_MOST_NUMBERS}f")
+"""Numbers of inputs, steps, numbers and registers, least elements, which inputs are bools, which of
+these may be bytes; the numbers.  The steps follow."""
 
-_FLOAT, _BOOL = "float", "bool"
+_FLOAT, _BOOL, _BYTE = "float", "bool", "byte"
 
 
 class _NoProgram(Exception):
@@ -70,7 +70,8 @@ class _Place:
     Attributes:
         kind: ``"$"``, ``"#"`` or ``"%"``.
         number: among those of its kind.
-        holds: `_FLOAT` or `_BOOL`; None for an input that no step has used yet.
+        holds: `_FLOAT` or `_BOOL`; for an input `_BYTE` if it is only converted to floats so far,
+            and None if no step has used it yet.
     """
 
     def __init__(self, kind: str, number: int, holds: str | None) -> None:
@@ -80,7 +81,7 @@ class _Place:
 
     def as_(self, wanted: str) -> _Place:
         """Use the value as one of floats or of bools."""
-        if self.holds is None:
+        if self.holds is None or (self.holds == _BYTE and wanted == _BOOL):
             self.holds = wanted
         if self.holds != wanted:
             raise _NoProgram
@@ -131,6 +132,7 @@ class _Compiler:
     def _plain(self, name: str, code: int, places: list[_Place]) -> _Place:
         if name == "where":
             holds = places[1].holds or places[2].holds or _FLOAT
+            holds = _BOOL if holds == _BYTE else holds
             cond, *values = places
             return self._step(code, [cond.as_(_BOOL), *[v.as_(holds) for v in values]], holds)
         takes = _BOOL if name in _OF_BOOLS else _FLOAT
@@ -139,7 +141,7 @@ class _Compiler:
 
     def _cast(self, x: _Place, dtype: str) -> _Place:
         if x.holds is None:
-            x.holds = _BOOL  # a float would not have to be converted
+            x.holds = _BYTE if dtype == "float32" else _BOOL  # no float would be converted
         if dtype == "float32":
             return self._step(_CODES["copy"], [x], _FLOAT)
         if dtype == "bool" and x.holds == _FLOAT:
@@ -177,11 +179,14 @@ class _Compiler:
                     raise _NoProgram
                 to = homes[i] = free.pop()
             steps += bytes([code, to, *read, *[0] * (3 - len(read))])
-        bools = sum(1 << i for i, place in enumerate(self.inputs) if place.holds == _BOOL)
+        bools, numbers_too = (
+            sum(1 << i for i, place in enumerate(self.inputs) if place.holds in kinds)
+            for kinds in ((_BOOL, _BYTE), (_BYTE,))
+        )
         numbers = [*map(float, self.numbers), *[0.0] * (_MOST_NUMBERS - len(self.numbers))]
         head = len(self.inputs), len(self.steps), len(self.numbers), _MOST_REGISTERS
         least = 0 if not self.has_plan else LEAST if len(self.steps) >= 4 else LEAST_OF_FEW
-        return _HEAD.pack(*head, least, bools, *numbers) + steps
+        return _HEAD.pack(*head, least, bools, numbers_too, *numbers) + steps
 
     def _code(self, place: _Place, homes: dict[int, int]) -> int:
         if place.kind == "$":
@@ -208,9 +213,15 @@ def program_of(chain: Fused) -> bytes | None:
 def least_of(chain: Fused, dtypes: tuple[np.dtype[Any], ...]) -> int:
     """Elements of the shortest results that the C kernel takes of a chain of such inputs; 0 if it
     takes none."""
-    is_own = all(dtype in (np.float32, np.bool_) for dtype in dtypes)
-    program = program_of(chain) if is_own and CPU in SETS else None
-    return 0 if program is None else int(_HEAD.unpack_from(program)[4])
+    program = program_of(chain) if CPU in SETS else None
+    if program is None:
+        return 0
+    *_, least, _, bytes_too = _HEAD.unpack_from(program)[:7]
+    is_own = all(
+        dtype in (np.float32, np.bool_) or (dtype in (np.int8, np.uint8) and bytes_too >> i & 1)
+        for i, dtype in enumerate(dtypes)
+    )
+    return int(least) if is_own else 0
 
 
 _table.offer_steps((*STEPS, *FUNCTIONS))

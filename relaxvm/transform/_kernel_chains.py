@@ -50,18 +50,20 @@ _LARGE: Final = 1 << 15
 
 class _Member:
     """A call of a kernel that may be a step of a chain; `chain` is the chain that contains it, and
-    `fits_tiles` says whether its tensors are of float32 or bool."""
+    `fits_tiles` says whether its tensors are of float32 or bool, or bytes that become float32."""
 
-    __slots__ = ("binding", "chain", "fits_tiles", "name", "operands")
+    __slots__ = ("binding", "chain", "fits_tiles", "is_of_bytes", "name", "operands")
 
     def __init__(self, binding: Binding, name: str, operands: tuple[Expr, ...]) -> None:
         self.binding = binding
         self.name = name
         self.operands = operands
         types: list[Any] = [binding.var.ty, *[operand.ty for operand in operands]]
-        self.fits_tiles = all(
-            ty.dtype in ("float32", "bool") for ty in types if type(ty) is TensorType
-        )
+        dtypes = {ty.dtype for ty in types if type(ty) is TensorType}
+        self.is_of_bytes = name == "cast" and not dtypes.isdisjoint(("int8", "uint8"))
+        own = {"float32", "bool"} if not self.is_of_bytes else {"float32", "int8", "uint8"}
+        is_float = binding.var.ty.dtype == "float32"
+        self.fits_tiles = dtypes <= own and (is_float or not self.is_of_bytes)
         self.chain: list[_Member] = [self]
 
 
@@ -167,6 +169,8 @@ def _is_in_tiles(steps: list[_Member]) -> bool:
 def _gains_alone(step: _Member) -> bool:
     """Whether one kernel is a chain.  Relu is no ufunc: on few elements, a chain is as fast."""
     ty: Any = step.binding.var.ty
+    if step.is_of_bytes:
+        return False  # it has a kernel of its own
     if step.name == "nn.relu" and not all(type(dim) is IntImm for dim in ty.dims):
         return True
     return _has(ty, _LARGE)

@@ -6,7 +6,8 @@
  * is one switch and one loop over vectors.  A tile of 1,024 floats is long enough for the switch not to
  * count, and short enough for eight registers to fit.
  *
- * All inputs are float32, or bool where a step asks for truth, which a register holds as 1 and 0.  An input
+ * All inputs are float32, or bool where a step asks for truth, which a register holds as 1 and 0, or int8 or
+ * uint8 where all that is asked for is the number as a float.  An input
  * that lies over the result in some other way than element by element is copied to a register, or is one
  * number where a tile has just one element of it.
  *
@@ -69,6 +70,7 @@ typedef struct {
     uint8_t inputs, steps, numbers, registers;
     uint32_t least; /* shorter results are left to the reference, which is as fast for them */
     uint32_t bools; /* which inputs are bool */
+    uint32_t bytes; /* which of these may be int8 or uint8 as well */
     float number[MOST_NUMBERS];
     Step step[MOST_STEPS];
 } Program;
@@ -78,6 +80,7 @@ typedef struct {
     const char *data;
     enum { EACH, ONE, SPREAD } mode;
     int item, ndim;                                 /* bytes of an element; for SPREAD: the joined axes */
+    int dtype;
     int64_t dims[RVM_MAX_DIMS], steps[RVM_MAX_DIMS]; /* of these, in bytes */
 } Input;
 
@@ -100,7 +103,10 @@ typedef float Register[TILE] __attribute__((aligned(64)));
 
 static inline float one_of(const Input *x, const char *at) {
     float single;
-    if (x->item == 1) return *(const volatile uint8_t *)at != 0;
+    if (x->item == 1) {
+        uint8_t byte = *(const volatile uint8_t *)at;
+        return x->dtype == RVM_DTYPE_U8 ? byte : x->dtype == RVM_DTYPE_I8 ? (int8_t)byte : byte != 0;
+    }
     memcpy(&single, at, 4);
     return single;
 }
@@ -117,7 +123,12 @@ static void copy_run(const Input *x, const char *from, int64_t step, int64_t cou
         return;
     }
     if (x->item == 1 && step == 1) {
-        for (int64_t i = 0; i < count; i++) to[i] = ((const uint8_t *)from)[i] != 0;
+        if (x->dtype == RVM_DTYPE_U8)
+            for (int64_t i = 0; i < count; i++) to[i] = ((const uint8_t *)from)[i];
+        else if (x->dtype == RVM_DTYPE_I8)
+            for (int64_t i = 0; i < count; i++) to[i] = ((const int8_t *)from)[i];
+        else
+            for (int64_t i = 0; i < count; i++) to[i] = ((const uint8_t *)from)[i] != 0;
         return;
     }
     for (int64_t i = 0; i < count; i++, from += step) to[i] = one_of(x, from);
@@ -319,10 +330,13 @@ static int run_tiles(const RvmKernelCall *call, void *work, int64_t piece, int t
 
 /* How an input lies over the result; false if it does not, or if writing the result would change it before
  * it is read. */
-static int set_input(Input *to, const RvmBuffer *x, const RvmBuffer *out, int is_bool) {
+static int set_input(Input *to, const RvmBuffer *x, const RvmBuffer *out, int is_bool, int is_byte) {
     int64_t steps[RVM_MAX_DIMS];
     int n = 0;
-    if (x->dtype != (is_bool ? RVM_DTYPE_BOOL : RVM_DTYPE_F32) || !rvm_broadcast(x, out, steps)) return 0;
+    int is_number = is_byte && (x->dtype == RVM_DTYPE_U8 || x->dtype == RVM_DTYPE_I8);
+    if (!is_number && x->dtype != (is_bool ? RVM_DTYPE_BOOL : RVM_DTYPE_F32)) return 0;
+    if (!rvm_broadcast(x, out, steps)) return 0;
+    to->dtype = x->dtype;
     to->data = x->data;
     to->item = x->item;
     int is_each = rvm_same_shape(x, out) && rvm_is_contiguous(x);
@@ -369,7 +383,7 @@ static int tiles(const RvmKernelCall *call) {
     if (call->count != program->inputs + 1 || !rvm_is_contiguous(out)) return RVM_ASK_REFERENCE;
     chain.count = rvm_length(out);
     for (int i = 0; i < program->inputs; i++)
-        if (!set_input(&chain.inputs[i], &call->buffers[i], out, program->bools >> i & 1))
+        if (!set_input(&chain.inputs[i], &call->buffers[i], out, program->bools >> i & 1, program->bytes >> i & 1))
             return RVM_ASK_REFERENCE;
     if (!is_covered(call->buffers, program->inputs, out)) return RVM_ASK_REFERENCE;
     if (chain.count == 0) return RVM_OK;
