@@ -243,6 +243,24 @@ def test_a_program_unchanged(how: str, tmp_path: Path) -> None:
     ]
 
 
+def test_programs_that_ask_for_the_version() -> None:
+    code = (
+        "from importlib.metadata import PackageNotFoundError, metadata, version\n"
+        "print(version('onnxruntime'), metadata('OnnxRuntime')['Name'])\n"
+        "try:\n"
+        "    version('onnxruntime-gpu')\n"
+        "except PackageNotFoundError as error:\n"
+        "    print(error)"
+    )
+    done = children.run(
+        [sys.executable, "-m", "relaxvm.contrib.onnxruntime", "-c", code],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == [
+        "1.32.0 onnxruntime", "No package metadata was found for onnxruntime-gpu",
+    ], done.stderr  # fmt: skip
+
+
 def test_install_after_the_real_one() -> None:
     code = (
         "import sys, types\n"

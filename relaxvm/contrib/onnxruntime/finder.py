@@ -42,6 +42,15 @@ class _Finder:
         loader: Any = _Loader()
         return ModuleSpec(fullname, loader, origin=_PACKAGE, is_package=True)
 
+    def find_distributions(self, context: Any = None) -> list[Any]:
+        """For ``importlib.metadata``, which programs ask whether a package is installed."""
+        name = getattr(context, "name", None)
+        if name is not None and name.lower() != _ROOT:
+            return []
+        from .distribution import OnnxRuntime  # here, since importlib.metadata takes long to import
+
+        return [OnnxRuntime()]
+
 
 def install() -> None:
     """Have ``import onnxruntime`` find relaxvm.  A second call changes nothing.
