@@ -366,6 +366,14 @@ def test_shape_arithmetic_is_folded() -> None:
     np.testing.assert_array_equal(run(model, x), x.reshape(6, 2))
 
 
+def test_an_image_smaller_than_a_window() -> None:
+    model = model_of([node("MaxPool", "x", "y", kernel_shape=[3, 3])],
+                     {"x": (FLOAT, ["n", 16, "h", "w"])}, ["y"])  # fmt: skip
+    with pytest.raises(relaxvm.errors.InternalError, match="an input may be too small") as caught:
+        run(model, np.ones((1, 16, 1, 9), "float32"))
+    assert "h = 1 (axis 2 of x)" in str(caught.value.__notes__)
+
+
 def test_a_batch_that_stays_is_not_resized() -> None:
     """The lengths of x, of which two are replaced, as PyTorch exports interpolate."""
     nodes = [

@@ -59,7 +59,10 @@ def _as_storage(value: Any, subject: str) -> Storage:
 
 def _nbytes(shape: Shape, dtype: np.dtype[Any], subject: str) -> int:
     if any(dim < 0 for dim in shape):
-        raise InternalError(f"{subject}: expected dimensions >= 0, got {describe(shape)}")
+        raise InternalError(
+            f"{subject}: expected dimensions >= 0, got {describe(shape)}; an input may be too "
+            f"small, such as an image that is smaller than a window"
+        )
     return size_of(shape, dtype.itemsize)
 
 
