@@ -33,14 +33,21 @@ docs: build
 debug: $(READY)
 	RELAXVM_DEBUG_BUILD=1 $(BIN)/python setup.py -q build_ext --inplace --force
 
-# Builds of their own under build, with sanitizers of gcc, and the tests of native code and of threads.
-asan: $(READY)
+# Sanitizers of gcc: the kernels in a program of C, some minutes; then builds of their own under build, and the
+# tests of native code and of threads, some hours.  `make asan-kernels` is the first part alone.
+%-kernels: build
+	$(BIN)/python -m tests.kernel_driver $(SANITIZER_OF_$*)
+SANITIZER_OF_asan := address
+SANITIZER_OF_ubsan := undefined
+SANITIZER_OF_tsan := thread
+
+asan: asan-kernels
 	$(BIN)/python scripts/sanitize.py address
 
-ubsan: $(READY)
+ubsan: ubsan-kernels
 	$(BIN)/python scripts/sanitize.py undefined
 
-tsan: $(READY)
+tsan: tsan-kernels
 	$(BIN)/python scripts/sanitize.py thread
 
 # A million mutants of each kind of file: hours. FUZZ="--count 10000 --kind json" is a shorter one.
