@@ -22,6 +22,7 @@
  *
  * Intel, "Intel 64 and IA-32 Architectures Optimization Reference Manual", chapter 20, describes AMX.
  */
+#include "amx.h"
 #include "convolutions.h"
 #include "tiles.h"
 
@@ -281,36 +282,17 @@ static int has_dot(void) { return __builtin_cpu_supports("avx512bf16") != 0; }
 #endif
 
 /* ---- AMX ----------------------------------------------------------------------------------------- */
-#if defined(HAS_DOT) && defined(__linux__) && defined(__x86_64__)
-#define HAS_AMX 1
+#if defined(HAS_DOT) && defined(HAS_AMX)
 #define AMX __attribute__((target("amx-tile,amx-bf16")))
-#include <cpuid.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
-#define TILE_ROWS 16
-
-/* Linux saves the tiles of a process that has asked for them.  The answer is kept: 1 or -1. */
 static int has_amx(void) {
-    enum { REQUEST = 0x1023, TILES = 18, IN_LEAF_7 = 1 << 22 | 1 << 24 }; /* AMX_BF16, AMX_TILE */
     static int known;
-    int found = __atomic_load_n(&known, __ATOMIC_RELAXED);
-    if (!found) {
-        unsigned a, b, c, d;
-        int is_there = has_dot() && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & IN_LEAF_7) == IN_LEAF_7;
-        found = is_there && syscall(SYS_arch_prctl, REQUEST, TILES) == 0 ? 1 : -1;
-        __atomic_store_n(&known, found, __ATOMIC_RELAXED);
-    }
-    return found > 0;
+    return has_dot() && may_use_tiles(AMX_BF16, &known);
 }
 
 /* Tiles 0 to 3 are sums, of one or two groups of rows and of blocks; 4 and 5 are lines, 6 and 7 weights. */
 static AMX void configure(int rows) {
-    struct {
-        uint8_t palette, start, reserved[14];
-        uint16_t bytes[16];
-        uint8_t rows[16];
-    } tiles = {.palette = 1};
+    TileShapes tiles = {.palette = 1};
     int first = rows < TILE_ROWS ? rows : TILE_ROWS, second = rows > TILE_ROWS ? rows - TILE_ROWS : first;
     for (int i = 0; i < 8; i++) {
         tiles.bytes[i] = 64;
@@ -843,7 +825,7 @@ static int halves_linear(const RvmKernelCall *call) { return linear_with(call, &
 static int widened_conv2d(const RvmKernelCall *call) {
     return prefers_dot() ? RVM_ASK_REFERENCE : convolve_with(call, &widened);
 }
-#ifdef HAS_AMX
+#if defined(HAS_DOT) && defined(HAS_AMX)
 static int amx_linear(const RvmKernelCall *call) { return has_amx() ? linear_with(call, &amx) : RVM_ASK_REFERENCE; }
 static int amx_conv2d(const RvmKernelCall *call) { return has_amx() ? convolve_with(call, &amx) : RVM_ASK_REFERENCE; }
 #endif
@@ -877,7 +859,7 @@ static const RvmArgument halves_arguments[] = {
      .is_unlocked = 1, .ulp = RVM_SUM_ULP}
 
 const RvmImplementation RVM_NAME(rvm_bfloat16)[] = {
-#ifdef HAS_AMX
+#if defined(HAS_DOT) && defined(HAS_AMX)
     LINEAR(amx_linear),
     CONVOLUTION(amx_conv2d),
 #endif

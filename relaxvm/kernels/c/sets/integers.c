@@ -17,8 +17,10 @@
  * inputs, 4, 16 outputs, 4 inputs].
  *
  * VNNI multiplies and adds up four bytes in one instruction.  Without it, even and odd bytes are widened to 16
- * bits, whose products in pairs fit in 32: `vpmaddubsw`, which needs no widening, saturates at 16 bits.
+ * bits, whose products in pairs fit in 32: `vpmaddubsw`, which needs no widening, saturates at 16 bits.  AMX
+ * multiplies tiles of 16 rows of 64 bytes, four lines of inputs, by such ones of the weights as they are.
  */
+#include "amx.h"
 #include "blocks.h"
 #include "pieces.h"
 #include "recurrent.h"
@@ -51,6 +53,8 @@ typedef void (*Tile)(const Bytes *b, int64_t first, int32_t *sums);
 typedef struct {
     int rows, blocks, few, many;
     Tile one[14], two[14], of_few[3]; /* by rows, less 1 */
+    /* In place of these, by AMX; `shapes` are those of its tiles, 0 at first. */
+    void (*any)(const Bytes *b, int64_t first, int rows, int blocks, int32_t *sums, int *shapes);
 } Tiles;
 
 static inline int32_t four_bytes(const uint8_t *x) {
@@ -130,6 +134,73 @@ static inline VNNI __attribute__((always_inline)) vi vnni_dot(vi sum, vi x, vi w
 #define FEW 3
 #define MANY 4
 #include "integer_tiles.h"
+#endif
+
+#ifdef HAS_AMX
+#define AMX __attribute__((target("amx-tile,amx-int8")))
+#define CHUNK_QUADS 16 /* of a whole tile */
+
+static int has_amx(void) {
+    static int known;
+    return may_use_tiles(AMX_INT8, &known);
+}
+
+/* Tiles 0 and 1 are sums, 2 is rows, 3 and 4 are weights of one block each; 5, 6 and 7 are the same of the last inputs,
+ * which are fewer quads. */
+static AMX void set_shapes(int rows, int quads) {
+    TileShapes tiles = {.palette = 1};
+    for (int i = 0; i < 8; i++) {
+        int is_weight = i == 3 || i == 4 || i > 5;
+        tiles.rows[i] = (uint8_t)(!is_weight ? rows : i > 5 && quads ? quads : TILE_ROWS);
+        tiles.bytes[i] = (uint16_t)(i == 5 && quads ? quads * QUAD : RVM_BLOCK * QUAD);
+    }
+    _tile_loadconfig(&tiles);
+}
+
+/* Of lines that are one after the other, as those of linear layers. */
+static AMX void amx_tile(const Bytes *b, int64_t first, int rows, int blocks, int32_t *sums, int *shapes) {
+    const uint8_t *x = b->x + first * b->x_step;
+    const int8_t *w = b->weight;
+    int64_t quads = b->whole * QUADS + (b->count - b->whole) * b->left, left = quads % CHUNK_QUADS;
+    int wanted = rows * CHUNK_QUADS + (int)left;
+    if (*shapes != wanted) set_shapes(rows, (int)left);
+    *shapes = wanted;
+    __asm__ volatile("" ::: "memory"); /* the compiler does not know what the instructions read */
+    _tile_zero(0);
+    _tile_zero(1);
+    if (blocks == 2) {
+        for (; quads >= CHUNK_QUADS; quads -= CHUNK_QUADS, x += CHUNK_QUADS * QUAD, w += CHUNK_QUADS * QUAD * RVM_BLOCK) {
+            _tile_loadd(2, x, b->x_step);
+            _tile_loadd(3, w, RVM_BLOCK * QUAD);
+            _tile_loadd(4, w + b->weight_block, RVM_BLOCK * QUAD);
+            _tile_dpbusd(0, 2, 3);
+            _tile_dpbusd(1, 2, 4);
+        }
+    } else {
+        for (; quads >= CHUNK_QUADS; quads -= CHUNK_QUADS, x += CHUNK_QUADS * QUAD, w += CHUNK_QUADS * QUAD * RVM_BLOCK) {
+            _tile_loadd(2, x, b->x_step);
+            _tile_loadd(3, w, RVM_BLOCK * QUAD);
+            _tile_dpbusd(0, 2, 3);
+        }
+    }
+    if (left) {
+        _tile_loadd(5, x, b->x_step);
+        _tile_loadd(6, w, RVM_BLOCK * QUAD);
+        _tile_dpbusd(0, 5, 6);
+        if (blocks == 2) {
+            _tile_loadd(7, w + b->weight_block, RVM_BLOCK * QUAD);
+            _tile_dpbusd(1, 5, 7);
+        }
+    }
+    _tile_stored(0, sums, RVM_BLOCK * 4);
+    if (blocks == 2) _tile_stored(1, sums + rows * RVM_BLOCK, RVM_BLOCK * 4);
+    __asm__ volatile("" ::: "memory");
+}
+
+/* Threads that leave tiles in use are slower to switch. */
+static AMX void release_tiles(void) { _tile_release(); }
+
+static const Tiles amx_tiles = {.rows = TILE_ROWS, .blocks = 2, .any = amx_tile};
 #endif
 
 /* ---- what follows the sums ----------------------------------------------------------------------- */
@@ -528,7 +599,7 @@ static int sum_windows(const RvmKernelCall *call, void *work, int64_t piece, int
 
 /* ---- products ------------------------------------------------------------------------------------ */
 /* One run of pixels, and a tile of outputs. */
-static int run_tile(const RvmKernelCall *call, const Product *p, int64_t run, int64_t o) {
+static int run_tile(const RvmKernelCall *call, const Product *p, int64_t run, int64_t o, int *shapes) {
     const Tiles *tiles = p->tiles;
     Bytes bytes = p->bytes;
     int64_t row = 0, first = run * p->run_pixels, last, item = is_byte(p->dtype) ? 1 : 4, at;
@@ -553,7 +624,8 @@ static int run_tile(const RvmKernelCall *call, const Product *p, int64_t run, in
             int32_t sums[MOST_SUMS] __attribute__((aligned(RVM_ALIGNMENT)));
             int64_t from = first + (last - first) * part / parts, to = first + (last - first) * (part + 1) / parts;
             int rows = (int)(to - from);
-            (blocks == 1 ? tiles->one : is_few ? tiles->of_few : tiles->two)[rows - 1](&bytes, from, sums);
+            if (tiles->any) tiles->any(&bytes, from, rows, blocks, sums, shapes);
+            else (blocks == 1 ? tiles->one : is_few ? tiles->of_few : tiles->two)[rows - 1](&bytes, from, sums);
             const int32_t *row_sums = p->shift ? p->row_sums + row * p->columns + from : NULL;
             for (int b = 0; b < blocks; b++) {
                 int64_t channel = (o + b) * RVM_BLOCK, count = RVM_BLOCK, step = RVM_BLOCK;
@@ -576,11 +648,14 @@ static int run_some(const RvmKernelCall *call, void *work, int64_t piece, int th
     const Product *p = (const Product *)work;
     RvmPart part = rvm_part(&p->grid, piece);
     int64_t most = p->pixels <= p->tiles->few ? p->tiles->many : p->tiles->blocks;
+    int shapes = 0, is_over = 0;
     (void)thread;
-    for (int64_t i = part.outer; i < part.outer_end; i++)
-        for (int64_t j = part.inner; j < part.inner_end; j++)
-            if (run_tile(call, p, i, j * most)) return RVM_FAILED;
-    return RVM_OK;
+    for (int64_t i = part.outer; i < part.outer_end && !is_over; i++)
+        for (int64_t j = part.inner; j < part.inner_end && !is_over; j++) is_over = run_tile(call, p, i, j * most, &shapes);
+#ifdef HAS_AMX
+    if (shapes) release_tiles();
+#endif
+    return is_over ? RVM_FAILED : RVM_OK;
 }
 
 /* A vector of floats with a number for each output, up to whole blocks. */
@@ -712,6 +787,16 @@ static int vnni_linear(const RvmKernelCall *call) {
 
 static int vnni_conv2d(const RvmKernelCall *call) {
     return has_vnni() ? run_with(call, get_conv, &vnni_tiles) : RVM_ASK_REFERENCE;
+}
+#endif
+
+#ifdef HAS_AMX
+#define FEWEST_ROWS 8 /* of fewer, reading the weights is what takes time */
+
+static int amx_linear(const RvmKernelCall *call) {
+    Product p;
+    if (!has_amx() || !get_linear(call, &p) || p.columns < FEWEST_ROWS) return RVM_ASK_REFERENCE;
+    return run_product(call, &p, &amx_tiles);
 }
 #endif
 
@@ -1284,6 +1369,9 @@ static const RvmArgument lstm_arguments[] = {
      .most_bytes = RVM_ANY_RESULT, .is_unlocked = 1, .ulp = RVM_SUM_ULP}
 
 const RvmImplementation RVM_NAME(rvm_integers)[] = {
+#ifdef HAS_AMX
+    PRODUCT(amx_linear, "integer_linear_blocks", linear_workspace, linear_arguments),
+#endif
 #ifdef HAS_VNNI
     LSTM(vnni_lstm),
     PRODUCT(vnni_linear, "integer_linear_blocks", linear_workspace, linear_arguments),
