@@ -60,6 +60,23 @@ def test_dimensions_without_a_name_may_differ_in_one_program() -> None:
     assert [each.shape for each in session.get_inputs()] == [["?", 2], ["?", 2]]
 
 
+def test_numbers_without_a_result_give_no_warning() -> None:
+    onnx = pytest.importorskip("onnx")
+    helper = onnx.helper
+    value = helper.make_tensor_value_info
+    nodes = [helper.make_node("Log", ["x"], ["y"]), helper.make_node("Div", ["x", "x"], ["z"])]
+    graph = helper.make_graph(
+        nodes, "g", [value("x", 1, ["n"])], [value("y", 1, ["n"]), value("z", 1, ["n"])]
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    session = ours.InferenceSession(model.SerializeToString())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        y, z = session.run(None, {"x": np.array([0, -1], np.float32)})
+    np.testing.assert_array_equal(y, [-np.inf, np.nan])
+    np.testing.assert_array_equal(z, [np.nan, 1])
+
+
 def test_threads_of_a_session_are_those_of_blas() -> None:
     if get_blas_threads() is None:
         pytest.skip("numpy's BLAS has no functions for it")

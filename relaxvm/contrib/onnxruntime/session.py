@@ -327,7 +327,8 @@ class InferenceSession:
         order = machine.executable.names_of("main").inputs
         arguments = [values[name][1] for name in order]
         _use_threads(self._threads)
-        result = self._called(machine, arguments, run_options)
+        with np.errstate(all="ignore"):  # ONNX has infinities and NaN without warnings
+            result = self._called(machine, arguments, run_options)
         found = self._output_names if variant.outputs is None else variant.outputs
         results = [result] if len(found) == 1 else list(result)
         return {
