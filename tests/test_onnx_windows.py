@@ -250,13 +250,17 @@ LONG_WINDOWS = [
     ("AveragePool", 2, 5, 2, (1, 1), {}, 1.5),
     ("AveragePool", 2, 5, 2, (1, 1), {"count_include_pad": 1}, 0.75),
     ("LpPool", 1, 2, 4, (0, 0), {}, 1.0),
+    ("MaxPool", 2, 2, 2, (0, 0), {"dilations": [2]}, 1.0),
+    ("MaxPool", 2, 3, 3, (1, 1), {"dilations": [2]}, 2.0),
+    ("AveragePool", 3, 3, 3, (0, 0), {"dilations": [2]}, 2.0),
+    ("AveragePool", 2, 3, 4, (0, 1), {"dilations": [2], "count_include_pad": 1}, 0.5),
 ]
 
 
 @pytest.mark.parametrize(("name", "length", "size", "stride", "pads", "more", "expected"),
                          LONG_WINDOWS)  # fmt: skip
 def test_windows_that_are_longer_than_the_image(
-    name: str, length: int, size: int, stride: int, pads: tuple[int, int], more: dict[str, int],
+    name: str, length: int, size: int, stride: int, pads: tuple[int, int], more: dict[str, Any],
     expected: float,
 ) -> None:  # fmt: skip
     x = np.arange(1, length + 1, dtype="f4").reshape(1, 1, length)

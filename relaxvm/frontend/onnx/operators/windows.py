@@ -127,11 +127,13 @@ def _cut(x: Value, laid: Windows) -> Windows:
         return laid
     size, count = list(laid.size), len(laid.size)
     for i, dim in enumerate(x.dims[2:]):
-        if not isinstance(dim, IntImm) or dim.value < 1 or laid.dilations[i] != 1:
+        stride, dilation = laid.strides[i], laid.dilations[i]
+        if not isinstance(dim, IntImm) or dim.value < 1 or (dilation > 1 and laid.ceil_mode):
             continue
         padded = dim.value + laid.padding[i] + laid.padding[count + i]
-        if padded < size[i] < padded + laid.strides[i]:
-            size[i] = padded
+        # Behind the elements that are left there is no place for a second window.
+        if padded < laid.reach[i] < padded + stride and (padded - 1) % dilation < stride:
+            size[i] = (padded - 1) // dilation + 1
     return laid._replace(size=size)
 
 
