@@ -199,7 +199,7 @@ class _Nester(ExprMutator):
         *tensors, axis, out = call.args
         if not isinstance(axis, IntImm) or not _are_in_one_piece(out.ty, axis.value):
             return call
-        parts = (axis.value, *tensors)
+        parts: tuple[Any, ...] = (axis.value, *tensors)
         self._known.setdefault(parts, out)
         for end in range(len(parts) - 1, 2, -1):
             first = self._known.get(parts[:end])
