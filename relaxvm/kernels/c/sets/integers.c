@@ -344,7 +344,7 @@ typedef struct {
     int64_t item;                              /* bytes from a pixel to the next one of `x` */
     int64_t terms;
     int64_t shift, quads;                      /* quads of the last line that have weights */
-    int is_linear, is_signed, is_copied, is_flat;
+    int is_linear, is_signed, is_copied, is_flat, is_gathered;
     int dtype;
     const Tiles *tiles;
     uint8_t x_zero;                            /* as unsigned */
@@ -352,7 +352,7 @@ typedef struct {
     int64_t *offsets;
     int32_t *corrections, *row_sums, *pixel_sums;
     float *factors, *more;
-    uint8_t *copy;
+    uint8_t *copy, *gathered;                  /* the latter of each thread, of a run of pixels */
     Finish finish;
     Bytes bytes;
     const uint8_t *x;                          /* the image, or its copy */
@@ -598,12 +598,27 @@ static int sum_windows(const RvmKernelCall *call, void *work, int64_t piece, int
 }
 
 /* ---- products ------------------------------------------------------------------------------------ */
+/* Pixels of windows whose lines are gathered, to be multiplied like rows of a linear layer. */
+static int64_t gathered_bytes(const Product *p) { return rvm_aligned(p->run_pixels * p->terms * RVM_BLOCK); }
+
+static void gather(const Product *p, int64_t run, uint8_t *to) {
+    int64_t first = run * p->run_pixels, last = first + p->run_pixels < p->pixels ? first + p->run_pixels : p->pixels;
+    for (int64_t pixel = first; pixel < last; pixel++) {
+        int64_t y = pixel / p->columns, x = pixel % p->columns;
+        const uint8_t *from = p->bytes.x + (y * p->stride_y * p->padded_width + x * p->stride_x) * RVM_BLOCK;
+        for (int64_t t = 0; t < p->terms; t++, to += RVM_BLOCK) memcpy(to, from + p->offsets[t], RVM_BLOCK);
+    }
+}
+
 /* One run of pixels, and a tile of outputs. */
-static int run_tile(const RvmKernelCall *call, const Product *p, int64_t run, int64_t o, int *shapes) {
+static int run_tile(const RvmKernelCall *call, const Product *p, int64_t run, int64_t o, const uint8_t *gathered,
+                    int *shapes) {
     const Tiles *tiles = p->tiles;
     Bytes bytes = p->bytes;
     int64_t row = 0, first = run * p->run_pixels, last, item = is_byte(p->dtype) ? 1 : 4, at;
-    if (!p->is_linear && !p->is_flat) {
+    int64_t origin = p->is_gathered ? first : 0;
+    if (p->is_gathered) bytes.x = gathered;
+    if (!p->is_linear && !p->is_flat && !p->is_gathered) {
         int64_t in_row = (p->columns + p->run_pixels - 1) / p->run_pixels;
         row = run / in_row;
         first = run % in_row * p->run_pixels;
@@ -624,7 +639,7 @@ static int run_tile(const RvmKernelCall *call, const Product *p, int64_t run, in
             int32_t sums[MOST_SUMS] __attribute__((aligned(RVM_ALIGNMENT)));
             int64_t from = first + (last - first) * part / parts, to = first + (last - first) * (part + 1) / parts;
             int rows = (int)(to - from);
-            if (tiles->any) tiles->any(&bytes, from, rows, blocks, sums, shapes);
+            if (tiles->any) tiles->any(&bytes, from - origin, rows, blocks, sums, shapes);
             else (blocks == 1 ? tiles->one : is_few ? tiles->of_few : tiles->two)[rows - 1](&bytes, from, sums);
             const int32_t *row_sums = p->shift ? p->row_sums + row * p->columns + from : NULL;
             for (int b = 0; b < blocks; b++) {
@@ -649,9 +664,15 @@ static int run_some(const RvmKernelCall *call, void *work, int64_t piece, int th
     RvmPart part = rvm_part(&p->grid, piece);
     int64_t most = p->pixels <= p->tiles->few ? p->tiles->many : p->tiles->blocks;
     int shapes = 0, is_over = 0;
-    (void)thread;
-    for (int64_t i = part.outer; i < part.outer_end && !is_over; i++)
-        for (int64_t j = part.inner; j < part.inner_end && !is_over; j++) is_over = run_tile(call, p, i, j * most, &shapes);
+    uint8_t *gathered = p->is_gathered ? p->gathered + thread * gathered_bytes(p) : NULL;
+    for (int64_t i = part.outer; i < part.outer_end && !is_over; i++) {
+        if (gathered) {
+            gather(p, i, gathered);
+            is_over = rvm_must_stop(call, p->run_pixels * p->terms * RVM_BLOCK);
+        }
+        for (int64_t j = part.inner; j < part.inner_end && !is_over; j++)
+            is_over = run_tile(call, p, i, j * most, gathered, &shapes);
+    }
 #ifdef HAS_AMX
     if (shapes) release_tiles();
 #endif
@@ -716,16 +737,24 @@ static int64_t used_quads(const Product *p) {
     return used;
 }
 
+/* Pixels whose inputs stay in the cache while all outputs are computed. */
+static int64_t run_pixels_of(const Product *p, const Tiles *tiles) {
+    int64_t of_pixel = p->is_linear ? p->item : (p->is_gathered ? p->terms : p->lines) * RVM_BLOCK;
+    int64_t pixels = CACHED_BYTES / (of_pixel > 1 ? of_pixel : 1) / tiles->rows * tiles->rows;
+    return pixels < tiles->rows ? tiles->rows : pixels > RUN ? RUN : pixels;
+}
+
 static int run_product(const RvmKernelCall *call, Product *p, const Tiles *tiles) {
     char *workspace = call->workspace;
     int64_t taps = p->tall * p->wide, *offset;
-    take_all(p, (char *)rvm_take(&workspace, 0));
+    int64_t taken = take_all(p, (char *)rvm_take(&workspace, 0));
+    p->gathered = (uint8_t *)rvm_take(&workspace, 0) + taken;
     prepare(p);
     p->tiles = tiles;
     if (p->is_linear) {
         for (int64_t t = 0; t < p->terms; t++) p->offsets[t] = t * RVM_BLOCK;
     } else {
-        p->quads = used_quads(p);
+        p->quads = p->is_gathered ? QUADS : used_quads(p);
         offset = p->offsets;
         for (int64_t i = 0; i < p->lines; i++)
             for (int64_t ky = 0; ky < p->tall; ky++)
@@ -739,12 +768,14 @@ static int run_product(const RvmKernelCall *call, Product *p, const Tiles *tiles
                        .whole = p->quads < QUADS ? (p->lines - 1) * taps : p->terms,
                        .left = p->quads,
                        .weight_block = p->terms * LINE_WEIGHTS};
-    p->bytes.x_step = !p->is_linear ? p->stride_x * RVM_BLOCK : p->is_copied ? row_bytes(p) : p->item;
+    p->bytes.x_step = p->is_gathered  ? p->terms * RVM_BLOCK
+                      : !p->is_linear ? p->stride_x * RVM_BLOCK
+                      : p->is_copied  ? row_bytes(p)
+                                      : p->item;
     p->pixels = p->rows * p->columns;
-    int64_t of_pixel = p->is_linear ? p->item : p->lines * RVM_BLOCK, time = product_time(p);
-    p->run_pixels = CACHED_BYTES / (of_pixel > 1 ? of_pixel : 1) / tiles->rows * tiles->rows;
-    p->run_pixels = p->run_pixels < tiles->rows ? tiles->rows : p->run_pixels > RUN ? RUN : p->run_pixels;
-    p->runs = p->is_linear || p->is_flat ? (p->pixels + p->run_pixels - 1) / p->run_pixels
+    int64_t time = product_time(p);
+    p->run_pixels = run_pixels_of(p, tiles);
+    p->runs = p->is_linear || p->is_flat || p->is_gathered ? (p->pixels + p->run_pixels - 1) / p->run_pixels
                                          : p->rows * ((p->columns + p->run_pixels - 1) / p->run_pixels);
     int64_t most = p->pixels <= tiles->few ? tiles->many : tiles->blocks;
     p->output_tiles = (p->outputs + most - 1) / most;
@@ -797,6 +828,26 @@ static int amx_linear(const RvmKernelCall *call) {
     Product p;
     if (!has_amx() || !get_linear(call, &p) || p.columns < FEWEST_ROWS) return RVM_ASK_REFERENCE;
     return run_product(call, &p, &amx_tiles);
+}
+
+#define FEWEST_LINES 4 /* of a pixel, to fill a tile */
+
+static int get_gathered(const RvmKernelCall *call, Product *p) {
+    if (!has_amx() || !get_conv(call, p) || p->terms < FEWEST_LINES || p->rows * p->columns < FEWEST_ROWS) return 0;
+    p->is_gathered = 1;
+    p->run_pixels = run_pixels_of(p, &amx_tiles);
+    return 1;
+}
+
+static int64_t gathered_workspace(const RvmKernelCall *call) {
+    Product p;
+    if (!get_gathered(call, &p)) return -1;
+    return take_all(&p, NULL) + call->threads * gathered_bytes(&p) + RVM_ALIGNMENT;
+}
+
+static int amx_conv2d(const RvmKernelCall *call) {
+    Product p;
+    return get_gathered(call, &p) ? run_product(call, &p, &amx_tiles) : RVM_ASK_REFERENCE;
 }
 #endif
 
@@ -1371,6 +1422,7 @@ static const RvmArgument lstm_arguments[] = {
 const RvmImplementation RVM_NAME(rvm_integers)[] = {
 #ifdef HAS_AMX
     PRODUCT(amx_linear, "integer_linear_blocks", linear_workspace, linear_arguments),
+    PRODUCT(amx_conv2d, "integer_conv2d_blocks", gathered_workspace, conv_arguments),
 #endif
 #ifdef HAS_VNNI
     LSTM(vnni_lstm),
