@@ -17,6 +17,7 @@ torch = pytest.importorskip("torch")
 from .torch_suite.aliases import NO_MEMORY, REPEATING, VIEWS, Aliases, declared, example  # noqa: E402
 from .torch_suite.control import PROGRAMS  # noqa: E402 - they need torch
 from .torch_suite.export import export  # noqa: E402
+from .torch_suite.halves import HALVES, bits_of, halved  # noqa: E402
 from .torch_suite.mixtures import Mixture  # noqa: E402
 from .torch_suite.models import MODELS  # noqa: E402
 from .torch_suite.score import problem_of  # noqa: E402
@@ -100,6 +101,29 @@ def test_what_is_written_through_a_view_is_not_lost(
     torch.export.save(torch.export.export(module, (x,)), path)
     vm = relaxvm.VirtualMachine(relaxvm.compile(path, cache=False))
     assert_equal(vm.main(*arrays((x,))), expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["float16", "bfloat16"])
+@pytest.mark.parametrize("name", HALVES)
+def test_numbers_of_16_bits_are_computed_as_well_as_torch_does(
+    name: str, dtype: torch.dtype, tmp_path: Path
+) -> None:
+    """No result is further from the exact one than twice torch's furthest, or than two roundings
+    take it: torch adds a bias to a product before it rounds, relaxvm afterwards."""
+    torch.manual_seed(0)
+    module, inputs = halved(name, dtype)
+    with torch.no_grad():
+        expected = module(*inputs)
+        path = str(tmp_path / "program.pt2")
+        torch.export.save(torch.export.export(module, inputs), path)
+        vm = relaxvm.VirtualMachine(relaxvm.compile(path, cache=False))
+        found = np.asarray(vm.main(*map(bits_of, inputs)))
+        got = torch.from_numpy(found.view(np.int16)).view(dtype)
+        exact = module.double()(*[each.double() for each in inputs])
+    assert got.shape == expected.shape
+    scale = exact.abs().max().item()
+    ours, theirs = [(each.double() - exact).abs().max().item() / scale for each in (got, expected)]
+    assert ours <= max(2 * theirs, torch.finfo(dtype).eps)
 
 
 @pytest.mark.parametrize("seed", range(MIXTURES))

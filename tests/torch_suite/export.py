@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
+from . import further  # noqa: F401 - it registers its architectures
 from .models import MODELS, Case, drawn
 
 __all__ = ["export"]

@@ -246,8 +246,14 @@ def var(
 ) -> Tensor:  # fmt: skip
     """The sum of squares of distances from the mean, divided by their number - correction."""
     by = _correction(unbiased, correction)
-    found: Tensor = _variance(c, self, axes_of(self, dim), by, keepdim)
-    return found
+    found = _variance(c, _in_float32(c, self), axes_of(self, dim), by, keepdim)
+    return cast(c, found, dtype_of(self))
+
+
+def _in_float32(c: Emitter, x: Tensor) -> Tensor:
+    """Numbers of 16 bits in float32, as torch computes what has several steps: float16 has no
+    count above 65504, bfloat16 few above 256."""
+    return cast(c, x, "float32") if dtype_of(x) in ("float16", "bfloat16") else x
 
 
 @aten("std", "std.dim", "std.correction")
@@ -256,7 +262,8 @@ def std(
     correction: Any = None,
 ) -> Tensor:  # fmt: skip
     """The square root of the variance."""
-    return c.op("sqrt", var(c, self, dim, unbiased, keepdim, correction))
+    found = c.op("sqrt", var(c, _in_float32(c, self), dim, unbiased, keepdim, correction))
+    return cast(c, found, dtype_of(self))
 
 
 @aten("var_mean", "var_mean.dim", "var_mean.correction")
@@ -281,6 +288,10 @@ def std_mean(
 
 
 def _norm(c: Emitter, x: Tensor, p: float, axes: list[int], keepdim: bool) -> Tensor:
+    return cast(c, _norm_of(c, _in_float32(c, x), p, axes, keepdim), dtype_of(x))
+
+
+def _norm_of(c: Emitter, x: Tensor, p: float, axes: list[int], keepdim: bool) -> Tensor:
     dtype = dtype_of(x)
     size = c.op("abs", x)
     if p == math.inf or p == -math.inf:
