@@ -48,9 +48,13 @@ def indices_within(x: Any, least: Any, end: Any, name: Any) -> NDArray[Any]:
         smallest = greatest = found.item()
     elif found.size:
         every = tuple(range(-found.ndim, 0))
-        if low == 0 and found.dtype == np.int64:  # negative ones are great ones without a sign
-            if reduced(np.maximum, found.view(np.uint64), every).item() < high:
-                return found
+        if (
+            low == 0
+            and found.dtype == np.int64
+            # Negative numbers are great ones without a sign.
+            and reduced(np.maximum, found.view(np.uint64), every).item() < high
+        ):
+            return found
         smallest, greatest = (reduced(f, found, every).item() for f in (np.minimum, np.maximum))
     else:
         return found
