@@ -496,7 +496,7 @@ const RvmImplementation rvm_movement[] = {
     MOVEMENT("permute_dims", permute_dims, permute_arguments),
     MOVEMENT("flip", flip, flip_arguments),
     MOVEMENT("strided_slice", strided_slice, slice_arguments),
-    MOVEMENT("concat", concat, join_arguments),
+    MOVEMENT_OF("concat", concat, join_arguments, 4 * RVM_QUICK_RESULT), /* the caches of decoders */
     MOVEMENT("stack", stack, join_arguments),
     MOVEMENT("split", split, split_arguments),
     MOVEMENT("take", take, take_arguments),
