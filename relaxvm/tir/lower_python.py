@@ -7,8 +7,9 @@ arithmetic, which are computed by numpy.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from ..core.checkpoints import checkpoint
 from ..ir import prim
 from ..ir.arith import substitute
 from ..ir.expr import Call, Expr, FloatImm, IntImm, Var
+from ..ir.node import Node
 from ..ir.prim import is_float
 from .buffer import Buffer, BufferLoad
 from .c_prelude import bits_of
@@ -24,7 +26,16 @@ from .c_writer import Names
 from .facts import Facts
 from .intrinsics import CLZ, IF_THEN_ELSE, INTRINSICS, LIKELY, POPCOUNT, REINTERPRET, RET
 from .lower_c import longest_of
-from .normalize import Dim, Kernel, interchange, is_affine_step, is_parallel, uses
+from .normalize import (
+    Dim,
+    Kernel,
+    interchange,
+    is_affine_step,
+    is_parallel,
+    loads_of,
+    same_indices,
+    uses,
+)
 from .stmt import (
     AssertStmt,
     Bind,
@@ -36,6 +47,7 @@ from .stmt import (
     Stmt,
     While,
 )
+from .visitor import Visitor
 
 __all__ = ["python_source", "unproved_in_python"]
 
@@ -102,6 +114,8 @@ class _Writer:
         self._constants: dict[tuple[str, str], str] = {}
         self._bound: dict[Var, _Text] = {}
         self._vector: _Vector | None = None
+        self._nest: dict[Var, str] = {}
+        """The variables of loops that are one operation, outermost first, and their slices."""
         self._slices = True
         self._used_array = False
         self.unproved: dict[str, None] = {}
@@ -160,6 +174,10 @@ class _Writer:
             self.statement(part)
 
     def _for(self, loop: For) -> None:
+        nest = _elementwise_nest(loop)
+        if nest and self._is_in_bounds(nest):
+            self._whole_nest(nest)
+            return
         if is_parallel(loop):
             self._vectorized(loop)
             return
@@ -177,6 +195,59 @@ class _Writer:
         self._line("    check_time()")
         with self._facts.loop(loop.loop_var, loop.min, loop.extent):
             self._block(loop.body)
+
+    def _is_in_bounds(self, nest: list[For]) -> bool:
+        """Whether all accesses of a nest are proved to be in bounds."""
+        with ExitStack() as facts:
+            for loop in nest:
+                facts.enter_context(self._facts.loop(loop.loop_var, loop.min, loop.extent))
+            store = nest[-1].body
+            assert isinstance(store, BufferStore)
+            places = [(store.buffer, store.indices)]
+            places += [(load.buffer, load.indices) for load in loads_of(store.value)]
+            return all(
+                self._facts.in_bounds(index, dim)
+                for buffer, indices in places
+                for index, dim in zip(indices, buffer.ty.shape, strict=True)
+            )
+
+    def _whole_nest(self, nest: list[For]) -> None:
+        """Write loops over elements as operations on arrays of as many dimensions, in blocks of the
+        outermost one."""
+        outer, *inner = nest
+        elements = math.prod(_length(loop) for loop in inner)
+        name = self._names.of(outer.loop_var)
+        first, count = f"{name}first", f"{name}count"
+        rows = max(1, BLOCK // elements)
+        self._line(f"{name}to = {self._index(outer.extent)}")
+        self._line(f"for {first} in range(0, {name}to, {rows}):")
+        self._depth += 1
+        self._line("check_time()")
+        self._line(f"{count} = min({rows}, {name}to - {first})")
+        self._nest = {outer.loop_var: f"{first}:{first} + {count}"}
+        self._nest |= {loop.loop_var: f":{_length(loop)}" for loop in inner}
+        with ExitStack() as facts:
+            for loop in nest:
+                facts.enter_context(self._facts.loop(loop.loop_var, loop.min, loop.extent))
+            self.statement(inner[-1].body)
+        self._nest = {}
+        self._depth -= 1
+
+    def _of_nest(self, name: str, indices: tuple[Expr, ...]) -> _Text:
+        """Elements in a nest: a slice for each variable, and an axis of length 1 for each that the
+        indices do not have."""
+        parts: list[str] = []
+        left = list(self._nest)
+        for index in indices:
+            if index not in self._nest:
+                parts.append(self.expression(index).code)
+                continue
+            while left[0] is not index:
+                left.pop(0)
+                parts.append("None")
+            parts.append(self._nest[left.pop(0)])
+        parts += ["None"] * len(left)
+        return _Text(f"{name}[{', '.join(parts)}]", False, True)
 
     def _vectorized(self, loop: For) -> None:
         """Write a loop with independent iterations as operations on arrays.  Long loops are done in
@@ -243,6 +314,8 @@ class _Writer:
         indices = tuple(indices)
         vector = self._vector
         name = self._names.of(buffer)
+        if any(index in self._nest for index in indices):
+            return self._of_nest(name, indices)
         depends = [] if vector is None else [i for i in indices if self._is_vector(i)]
         parts = []
         for d, (index, dim) in enumerate(zip(indices, buffer.ty.shape, strict=True)):
@@ -534,6 +607,70 @@ def _dim_of(dim: Dim, kernel: Kernel) -> Any:
     if isinstance(value, Var) and value in kernel.dims:
         return ("binds" if dim.binds else "same", kernel.dims.index(value))
     return ("free", 0)
+
+
+def _length(loop: For) -> int:
+    assert type(loop.extent) is IntImm
+    return loop.extent.value
+
+
+def _elementwise_nest(loop: For) -> list[For]:
+    """The loops of a nest whose body stores one element from arithmetic of elements, each with the
+    variables of the loops as indices, in their order; empty for other loops."""
+    nest = [loop]
+    while isinstance(nest[-1].body, For):
+        nest.append(nest[-1].body)
+    store = nest[-1].body
+    variables: list[Expr] = [each.loop_var for each in nest]
+    if len(nest) < 2 or not isinstance(store, BufferStore):
+        return []
+    if any(each.step is not None or not _is_zero(each.min) for each in nest):
+        return []
+    lengths = [each.extent.value for each in nest[1:] if type(each.extent) is IntImm]
+    if len(lengths) < len(nest) - 1 or not 0 < math.prod(lengths) <= BLOCK or loads_of(loop.extent):
+        return []
+    if [index for index in store.indices if index in variables] != variables:
+        return []
+    accesses = [store.indices, *(load.indices for load in loads_of(store.value))]
+    for load in loads_of(store.value):
+        if load.buffer is store.buffer and not same_indices(load.indices, store.indices):
+            return []
+    for indices in accesses:
+        places = [variables.index(index) for index in indices if index in variables]
+        if places != sorted(set(places)):
+            return []
+        others = [index for index in indices if index not in variables]
+        if any(loads_of(index) or any(uses(index, var) for var in variables) for index in others):
+            return []
+    check = _Arithmetic(variables)
+    check.visit(store.value)
+    return nest if check.is_plain else []
+
+
+def _is_zero(e: Expr) -> bool:
+    return type(e) is IntImm and e.value == 0
+
+
+class _Arithmetic(Visitor):
+    """Whether an expression has only operations whose operands may be arrays of any shape."""
+
+    def __init__(self, variables: list[Expr]) -> None:
+        self.is_plain = True
+        self._variables = variables
+
+    def visit_BufferLoad(self, load: BufferLoad) -> None:
+        """Not visited: its indices are looked at by themselves."""
+
+    def visit_Var(self, var: Var) -> None:
+        if var in self._variables:
+            self.is_plain = False
+
+    def visit(self, node: Node) -> None:
+        if isinstance(node, (prim.Select, prim.Let, prim.And, prim.Or)) or (
+            isinstance(node, Call) and node.op in (IF_THEN_ELSE, LIKELY)
+        ):
+            self.is_plain = False
+        super().visit(node)
 
 
 _STATEMENTS: Final[dict[type, Callable[[_Writer, Any], None]]] = {

@@ -646,7 +646,10 @@ class _Interchanger:
             if interchanged is not None:
                 return interchanged
             body = self.visit(stmt.body)
-            return stmt if body is stmt.body else _with_body(stmt, body)
+            if body is stmt.body:
+                return stmt
+            apart = self._distributed(stmt, body) if self._always else None
+            return _with_body(stmt, body) if apart is None else apart
         if isinstance(stmt, SeqStmt):
             parts = [self.visit(s) for s in stmt.seq]
             return SeqStmt(parts, stmt.span)
@@ -702,6 +705,65 @@ class _Interchanger:
         first = _with_body(loop, init)
         second = Substitution({var: other}).visit(rest)
         return SeqStmt([first, second])
+
+
+    def _distributed(self, loop: For, body: Stmt) -> Stmt | None:
+        """``for i: {for j: init C[i, j]; for k: for j: update C[i, j]}``, an interchanged sum,
+        as ``for i: for j: init``, then ``for k: for i: for j: update``; None if it is another."""
+        var = loop.loop_var
+        if not isinstance(body, SeqStmt) or len(body.seq) != 2 or loop.step is not None:
+            return None
+        (around, init), (nest, update) = (_nest_of(part) for part in body.seq)
+        if not (isinstance(init, BufferStore) and isinstance(update, BufferStore)):
+            return None
+        target = update.buffer
+        if init.buffer is not target or not _indexed_by(init.indices, var):
+            return None
+        if not _indexed_by(update.indices, var):
+            return None
+        bounds = [e for each in (*around, *nest) for e in (each.min, each.extent)]
+        if any(each.step is not None for each in (*around, *nest)) or any(
+            uses(e, var) or loads_of(e) for e in bounds
+        ):
+            return None
+        loads = loads_of(update.value)
+        if any(x.buffer is target and not same_indices(x.indices, update.indices) for x in loads):
+            return None
+        if any(x.buffer is target for x in loads_of(init.value)):
+            return None
+        # Both visit the same elements: an initialization after an update would undo it.
+        spatial = [each for each in nest if _indexed_by(update.indices, each.loop_var)]
+        reduced = [
+            each for each in nest if not any(uses(i, each.loop_var) for i in update.indices)
+        ]
+        if nest != [*reduced, *spatial] or len(around) != len(spatial):
+            return None
+        renamed = Substitution(
+            {a.loop_var: b.loop_var for a, b in zip(around, spatial, strict=True)}
+        )
+        if not same_indices([renamed.visit(i) for i in init.indices], update.indices) or any(
+            not _same_value(x, y)
+            for a, b in zip(around, spatial, strict=True)
+            for x, y in ((a.min, b.min), (a.extent, b.extent))
+        ):
+            return None
+        other = Var(var.name, var.ty)
+        inner: Stmt = update
+        for each in reversed(spatial):
+            inner = _with_body(each, inner)
+        inner = _with_body(loop, inner)
+        for each in reversed(reduced):
+            inner = _with_body(each, inner)
+        return SeqStmt([_with_body(loop, body.seq[0]), Substitution({var: other}).visit(inner)])
+
+
+def _nest_of(stmt: Stmt) -> tuple[list[For], Stmt]:
+    """The loops that are only around each other, and what is in them."""
+    nest: list[For] = []
+    while isinstance(stmt, For):
+        nest.append(stmt)
+        stmt = stmt.body
+    return nest, stmt
 
 
 def interchange(body: Stmt, *, always: bool) -> Stmt:
