@@ -640,7 +640,8 @@ def _elementwise_nest(loop: For) -> list[For]:
         if places != sorted(set(places)):
             return []
         others = [index for index in indices if index not in variables]
-        if any(loads_of(index) or any(uses(index, var) for var in variables) for index in others):
+        if any(loads_of(index) or any(uses(index, each.loop_var) for each in nest)
+               for index in others):  # fmt: skip
             return []
     check = _Arithmetic(variables)
     check.visit(store.value)
