@@ -579,3 +579,17 @@ def test_bytes_of_other_files_of_torch(members: tuple[str, ...], message: str) -
             file.writestr(name, b"x")
     with pytest.raises(RelaxVMError, match=message):
         relaxvm.compile(found.getvalue())
+
+
+@pytest.mark.parametrize(("shape", "message"), [
+    ((2, 1, 6, 6), r"dimension 2 of float32\[2, 1, 6, 6\]: expected 5, got 6"),
+    ((2, 1, 5, 12), r"dimension 3 of float32\[2, 1, 5, 12\]: expected 6, got 12"),
+    ((2, 1, 5), "expected a tensor of ndim 4, got ndim 3"),
+])  # fmt: skip
+def test_images_of_another_size_than_the_sample_are_refused(
+    shape: tuple[int, ...], message: str
+) -> None:
+    """The places of the nearest elements are computed for one size."""
+    vm = relaxvm.VirtualMachine(relaxvm.compile(load("nearest").archive))
+    with pytest.raises((RuntimeError, ValueError, TypeError), match=message):
+        vm.main(np.zeros(shape, "float32"))

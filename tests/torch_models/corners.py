@@ -106,3 +106,33 @@ class Instances(nn.Module):
 def instance_statistics() -> Case:
     calls = [(torch.randn(4, 3, 5) + 1, torch.randn(2, 3, 4, 5)) for _ in range(3)]
     return Case(Instances(), calls, training=True)
+
+
+class Nearest(nn.Module):
+    """Images of a fixed size in others, by the nearest element."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        resize = functional.interpolate
+        return (resize(x, size=(7, 9)), resize(x, scale_factor=1.7), resize(x, size=(2, 3)),
+                resize(x, size=(7, 3), mode="nearest-exact"),
+                resize(x, scale_factor=0.6, mode="nearest-exact"))  # fmt: skip
+
+
+@case
+def nearest() -> Case:
+    calls = [(torch.arange(n * 30.0).reshape(n, 1, 5, 6),) for n in (2, 3)]
+    return Case(Nearest(), calls, dynamic_shapes=({0: torch.export.Dim.AUTO},))
+
+
+class Types(nn.Module):
+    """Data types that a program asks for, which are numbers in its graph."""
+
+    def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+        wide = torch.promote_types(x.dtype, torch.int64)
+        return (torch.zeros(3, dtype=torch.result_type(x, y)) + x, x.to(wide) * 2,
+                torch.ones(2, dtype=torch.result_type(x, 2.5)))  # fmt: skip
+
+
+@case
+def types() -> Case:
+    return Case(Types(), [(torch.arange(3, dtype=torch.int8), torch.ones(3, dtype=torch.float16))])

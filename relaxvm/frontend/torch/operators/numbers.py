@@ -86,3 +86,12 @@ def constrain_range(
         g.emit(CONSTRUCTORS["call_packed"](f"{BUILTIN_PREFIX}within", *args, ty_args=ANY))
     elif not low <= size <= high:
         raise ValueError(f"expected a number from {low} to {high}, got {size}")
+
+
+@aten("result_type.Tensor", "result_type.Scalar", "result_type.Scalar_Tensor",
+      "result_type.Scalar_Scalar", "promote_types")  # fmt: skip
+def result_type(
+    g: Graph, tensor: Any = None, other: Any = None, scalar: Any = None, scalar1: Any = None,
+    scalar2: Any = None, type1: Any = None, type2: Any = None,
+) -> None:  # fmt: skip
+    """Nothing: export has put the data type where it is used."""
