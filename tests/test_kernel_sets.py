@@ -285,7 +285,7 @@ def test_channels_after_each_other(which: str) -> None:
         "too few": (*parts[:2], 1, out),
         "too many": (*parts, parts[0], 1, out),
         "rows": (parts[0], parts[1][:, :, :4], parts[2], 1, out),
-        "result": (out[:, :1], *parts[1:], 1, out),
+        "result": (out.reshape(-1)[: parts[0].size].reshape(shapes[0]), *parts[1:], 1, out),
         "double": (*parts[:2], parts[2].astype(np.float64), 1, out),
     }
     for args in refused.values():
