@@ -47,3 +47,9 @@ def test_wrong_results_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(list(failures(0, ["FuseOps"]))) == 5  # whole, three settings, one left out
 
 
+
+
+def test_a_permutation_before_a_kernel_with_a_text() -> None:
+    """Found by seed 1242: MovePermutations left it out, since the kernel's operands are a tuple
+    of a tensor and a text."""
+    assert not list(failures(1242, ["MovePermutations", "RecognizeOps"]))

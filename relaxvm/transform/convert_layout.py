@@ -112,7 +112,7 @@ class LayoutConverter(ExprMutator):
         operands, result, attrs, fixed = rewriting
         operands = [*operands, *[None] * (len(call.args) - len(operands))]
         args = [
-            self.operand(arg, layout) if _is_tensors(arg.ty) else self.renamed(arg)
+            self.operand(arg, layout) if _is_tensors(arg.ty) else self._in_program(arg)
             for arg, layout in zip(call.args, operands, strict=True)
         ]
         if all(arg is old for arg, old in zip(args, call.args, strict=True)) and all(
@@ -127,6 +127,19 @@ class LayoutConverter(ExprMutator):
             return call, result
         new = Call(call.op, args, {**call.attrs, **attrs}, call.ty_args, span=call.span)
         return self.infer(new), result
+
+    def _in_program(self, arg: Expr) -> Expr:
+        """An operand that is not only tensors, such as a tuple of a tensor and a text: tensors in
+        it are in the layouts of the program."""
+        if not isinstance(arg, Tuple):
+            return self.renamed(arg)
+        fields = [
+            self.operand(field, initial(field.ty)) if _is_tensors(field.ty)
+            else self._in_program(field)
+            for field in arg.fields
+        ]  # fmt: skip
+        same = all(a is b for a, b in zip(fields, arg.fields, strict=True))
+        return arg if same else Tuple(fields, arg.span)
 
     def _cast(self, binding: MatchCast) -> Binding:
         value, layout = binding.value, self.layout_of(binding.value)
