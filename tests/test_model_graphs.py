@@ -53,3 +53,8 @@ def test_a_permutation_before_a_kernel_with_a_text() -> None:
     """Found by seed 1242: MovePermutations left it out, since the kernel's operands are a tuple
     of a tensor and a text."""
     assert not list(failures(1242, ["MovePermutations", "RecognizeOps"]))
+
+
+def test_a_pool_of_shuffled_channels() -> None:
+    """Found by seed 1307: BlockConvolutions took the image before it was there."""
+    assert not list(failures(1307, ["BlockConvolutions"]))

@@ -287,6 +287,8 @@ class _Blocker(ExprMutator):
         """The value of a variable in blocks: an image with a known number of channels."""
         if var in self._pending and self._pending[var].places is None and self._pending[var].taps:
             self._unblock(var)
+        if var in self._shuffled and var not in self._blocks:
+            self._unblock(var)  # of an operator that has no order of channels, such as a pool
         gate = self._gates.pop(var, None)
         if gate is not None:
             self._blocks[var] = self._gated(var, gate, self._none())
