@@ -19,7 +19,6 @@ import ctypes
 import os
 import platform
 import struct
-import subprocess
 import sys
 import tempfile
 import time
@@ -34,6 +33,7 @@ import numpy as np
 from relaxvm.kernels import _table
 from relaxvm.kernels.cpu import SETS
 
+from . import children
 from .kernel_methods import Fitting, by_method, methods
 from .test_hostile_kernels import Hostile, outcome
 from .test_kernel_threads import CASES, FLOATS, TYPES
@@ -206,9 +206,9 @@ def build(sanitizer: str, folder: Path, jobs: int, sets: Sequence[str] = SETS) -
             command = [*common, *OF_SETS[name], f"-DRVM_SET={name}", "-c", str(source)]
             work.append((command, folder / f"{name}-{source.stem}.o"))
 
-    def compiled(one: tuple[list[str], Path]) -> subprocess.CompletedProcess[str]:
+    def compiled(one: tuple[list[str], Path]) -> children.CompletedProcess[str]:
         command, target = one
-        return subprocess.run(
+        return children.run(
             [*command, "-o", str(target)], capture_output=True, text=True, check=False
         )
 
@@ -218,18 +218,18 @@ def build(sanitizer: str, folder: Path, jobs: int, sets: Sequence[str] = SETS) -
                 raise SystemExit(f"kernel_driver: {done.stderr}")
     program = folder / "kernel_driver"
     objects = [str(target) for _, target in work]
-    subprocess.run([*common, *objects, "-o", str(program), "-lm"], check=True)
+    children.run([*common, *objects, "-o", str(program), "-lm"], check=True)
     return program
 
 
-def started(sanitizer: str, program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def started(sanitizer: str, program: Path, *arguments: str) -> children.CompletedProcess[str]:
     """Run the program with a sanitizer's options."""
     # ThreadSanitizer needs memory at fixed addresses, which randomization may give to others.
     prefix = ["setarch", platform.machine(), "-R"] if sanitizer == "thread" else []
     environment = {**os.environ, "ASAN_OPTIONS": "allocator_may_return_null=1",
                    "UBSAN_OPTIONS": "print_stacktrace=1",
                    "TSAN_OPTIONS": "allocator_may_return_null=1"}  # fmt: skip
-    return subprocess.run(
+    return children.run(
         [*prefix, str(program), *arguments], capture_output=True, text=True, check=False,
         env=environment,
     )  # fmt: skip

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,14 +12,14 @@ import pytest
 
 from relaxvm.kernels.cpu import SETS
 
-from . import kernel_driver
+from . import children, kernel_driver
 
 
 def has_sanitizers(folder: Path) -> bool:
     source = folder / "empty.c"
     source.write_text("int main(void) { return 0; }\n")
     try:
-        done = subprocess.run(
+        done = children.run(
             ["gcc", *kernel_driver.SANITIZERS["address"], str(source), "-o", str(folder / "empty")],
             capture_output=True, check=False,
         )  # fmt: skip
@@ -28,7 +27,7 @@ def has_sanitizers(folder: Path) -> bool:
         return False
     if done.returncode:
         return False
-    return not subprocess.run([str(folder / "empty")], check=False).returncode
+    return not children.run([str(folder / "empty")], check=False).returncode
 
 
 @pytest.mark.skipif(not SETS or sys.platform != "linux", reason="no sets, or not Linux")

@@ -191,11 +191,6 @@ def _cumulate(
     if out.dtype == np.bool_:
         raise WrongType(f"out: expected numbers, got {describe(out)}")
     check_out(out, out.dtype, x.shape)
-    if out.dtype.itemsize == 2 and out.dtype.kind in "fV":  # each sum would be rounded
-        wide = np.empty(out.shape, np.float32)
-        _cumulate(ufunc, x, axis, exclusive, wide)
-        out[...] = wide
-        return
     x = copy_if_overlapping_differently(x, out)
     if exclusive and x.shape[axis]:
         before: tuple[Any, ...] = (slice(None),) * axis

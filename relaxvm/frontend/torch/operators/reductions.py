@@ -531,7 +531,7 @@ def _running(c: Emitter, name: str, x: Tensor, dim: int, dtype: str | None) -> T
     x = cast(c, x, _wide(x, dtype))
     if rank_of(x) == 0:
         return x
-    return c.op(name, x, axis_of(x, dim))
+    return cast(c, c.op(name, _in_float32(c, x), axis_of(x, dim)), dtype_of(x))
 
 
 @each_of("cumsum", "cumprod")
