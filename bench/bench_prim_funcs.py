@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -113,9 +114,9 @@ def main() -> None:
         in_lanes = compile_prim_func(func, reassociate=True)
         in_python = compile_prim_func(func, reassociate=True, prefer="python")
         runs: list[Callable[[], Any]] = [
-            lambda f=in_order, a=args, o=outs[0]: f(*a, o),  # type: ignore[misc]
-            lambda f=in_lanes, a=args, o=outs[1]: f(*a, o),  # type: ignore[misc]
-            lambda f=own, a=own_args, o=outs[2]: f(*a, o),  # type: ignore[misc]
+            partial(in_order, *args, outs[0]),
+            partial(in_lanes, *args, outs[1]),
+            partial(own, *own_args, outs[2]),
         ]
         for run in runs:
             run()

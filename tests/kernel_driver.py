@@ -18,6 +18,7 @@ import argparse
 import ctypes
 import os
 import platform
+import runpy
 import struct
 import sys
 import tempfile
@@ -52,15 +53,6 @@ SANITIZERS: Final = {
 FLAGS: Final = ["-std=gnu11", "-O1", "-g", "-fno-omit-frame-pointer", "-ffp-contract=off",
                 "-fno-math-errno"]  # fmt: skip
 """The compiler looks at less with -O1, and takes a fifth of the time."""
-AVX2: Final = ["-mavx2", "-mfma", "-mf16c", "-mbmi2"]
-OF_SETS: Final = {
-    "sse2": [],
-    "neon": [],
-    "avx2": AVX2,
-    "avx512": [*AVX2, "-mavx512f", "-mavx512vl", "-mavx512bw", "-mavx512dq",
-               "-mprefer-vector-width=512"],
-}  # fmt: skip
-"""As in setup.py."""
 
 DTYPES: Final = {
     name: number for number, name in enumerate(
@@ -192,6 +184,7 @@ def build(sanitizer: str, folder: Path, jobs: int, sets: Sequence[str] = SETS) -
     compiler = os.environ.get("CC", "gcc").split()
     common = [*compiler, *FLAGS, *SANITIZERS[sanitizer], f"-I{ROOT / 'relaxvm'}",
               f"-I{ROOT / 'relaxvm' / 'core'}", "-pthread"]  # fmt: skip
+    of_sets: dict[str, list[str]] = runpy.run_path(str(ROOT / "setup.py"))["sets"]()
     # Only the sets are driven: the other families are loops of numpy's loops.
     stub = folder / "families.c"
     table = (C / "table.c").read_text(encoding="utf-8")
@@ -203,7 +196,7 @@ def build(sanitizer: str, folder: Path, jobs: int, sets: Sequence[str] = SETS) -
             ([*common, "-c", driver], folder / "driver.o")]  # fmt: skip
     for name in sets:
         for source in sorted((C / "sets").glob("*.c")):
-            command = [*common, *OF_SETS[name], f"-DRVM_SET={name}", "-c", str(source)]
+            command = [*common, *of_sets[name], f"-DRVM_SET={name}", "-c", str(source)]
             work.append((command, folder / f"{name}-{source.stem}.o"))
 
     def compiled(one: tuple[list[str], Path]) -> children.CompletedProcess[str]:

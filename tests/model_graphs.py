@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -480,9 +481,9 @@ def failures(seed: int, names: list[str]) -> Iterator[str]:
     what = f"seed {seed} ({', '.join(graph.steps)})"
     runs: list[tuple[str, Callable[[], list[NDArray[Any]]], bool]] = [
         ("all passes", lambda: results_of(graph), False),
-        *((name, lambda o=options: results_of(graph, **o), False)  # type: ignore[misc]
+        *((name, partial(results_of, graph, **options), False)
           for name, options in SETTINGS.items()),
-        *((f"without {name}", lambda n=name: results_of(graph, n), name in NEEDED)  # type: ignore[misc]
+        *((f"without {name}", partial(results_of, graph, name), name in NEEDED)
           for name in names),
     ]  # fmt: skip
     for where, run, may_fail in runs:

@@ -33,6 +33,7 @@ from .normalize import (
     is_affine_step,
     is_parallel,
     loads_of,
+    nest_of,
     same_indices,
     uses,
 )
@@ -617,10 +618,7 @@ def _length(loop: For) -> int:
 def _elementwise_nest(loop: For) -> list[For]:
     """The loops of a nest whose body stores one element from arithmetic of elements, each with the
     variables of the loops as indices, in their order; empty for other loops."""
-    nest = [loop]
-    while isinstance(nest[-1].body, For):
-        nest.append(nest[-1].body)
-    store = nest[-1].body
+    nest, store = nest_of(loop)
     variables: list[Expr] = [each.loop_var for each in nest]
     if len(nest) < 2 or not isinstance(store, BufferStore):
         return []

@@ -64,8 +64,8 @@ from .stmt import (
 )
 from .visitor import Substitution, Visitor
 
-__all__ = ["Dim", "Kernel", "Param", "interchange", "is_affine_step", "is_parallel",
-           "loads_of", "normalize", "same_indices", "uses"]  # fmt: skip
+__all__ = ["Dim", "Kernel", "Param", "has_let", "interchange", "is_affine_step", "is_parallel",
+           "loads_of", "nest_of", "normalize", "same_indices", "uses", "with_body"]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -649,7 +649,7 @@ class _Interchanger:
             if body is stmt.body:
                 return stmt
             apart = self._distributed(stmt, body) if self._always else None
-            return _with_body(stmt, body) if apart is None else apart
+            return with_body(stmt, body) if apart is None else apart
         if isinstance(stmt, SeqStmt):
             parts = [self.visit(s) for s in stmt.seq]
             return SeqStmt(parts, stmt.span)
@@ -698,14 +698,13 @@ class _Interchanger:
             _runs_along(indices, var) for indices in [inner.indices, *[x.indices for x in loads]]
         ):
             return None
-        rest: Stmt = _with_body(loop, inner)
+        rest: Stmt = with_body(loop, inner)
         for n in reversed(nest):
-            rest = _with_body(n, rest)
+            rest = with_body(n, rest)
         other = Var(var.name, var.ty)
-        first = _with_body(loop, init)
+        first = with_body(loop, init)
         second = Substitution({var: other}).visit(rest)
         return SeqStmt([first, second])
-
 
     def _distributed(self, loop: For, body: Stmt) -> Stmt | None:
         """``for i: {for j: init C[i, j]; for k: for j: update C[i, j]}``, an interchanged sum,
@@ -713,7 +712,7 @@ class _Interchanger:
         var = loop.loop_var
         if not isinstance(body, SeqStmt) or len(body.seq) != 2 or loop.step is not None:
             return None
-        (around, init), (nest, update) = (_nest_of(part) for part in body.seq)
+        (around, init), (nest, update) = (nest_of(part) for part in body.seq)
         if not (isinstance(init, BufferStore) and isinstance(update, BufferStore)):
             return None
         target = update.buffer
@@ -750,15 +749,15 @@ class _Interchanger:
         other = Var(var.name, var.ty)
         inner: Stmt = update
         for each in reversed(spatial):
-            inner = _with_body(each, inner)
-        inner = _with_body(loop, inner)
+            inner = with_body(each, inner)
+        inner = with_body(loop, inner)
         for each in reversed(reduced):
-            inner = _with_body(each, inner)
-        return SeqStmt([_with_body(loop, body.seq[0]), Substitution({var: other}).visit(inner)])
+            inner = with_body(each, inner)
+        return SeqStmt([with_body(loop, body.seq[0]), Substitution({var: other}).visit(inner)])
 
 
-def _nest_of(stmt: Stmt) -> tuple[list[For], Stmt]:
-    """The loops that are only around each other, and what is in them."""
+def nest_of(stmt: Stmt) -> tuple[list[For], Stmt]:
+    """Return the loops that are only around each other, and what is in them."""
     nest: list[For] = []
     while isinstance(stmt, For):
         nest.append(stmt)
@@ -776,7 +775,8 @@ def interchange(body: Stmt, *, always: bool) -> Stmt:
     return _Interchanger(always=always).visit(body)
 
 
-def _with_body(loop: For, body: Stmt) -> For:
+def with_body(loop: For, body: Stmt) -> For:
+    """Return a loop with another body."""
     return For(loop.loop_var, loop.min, loop.extent, loop.kind, body, None, None, loop.step,
                loop.span)  # fmt: skip
 
@@ -841,7 +841,7 @@ def is_parallel(loop: For) -> bool:
         if not same_indices(before, stmt.indices):
             return False
     for stmt in stores:
-        if _has_binding(stmt):
+        if has_let(stmt):
             return False
         for load in loads_of(stmt):
             indices = written.get(load.buffer)
@@ -850,13 +850,14 @@ def is_parallel(loop: For) -> bool:
     return True
 
 
-def _has_binding(node: Node) -> bool:
+def has_let(node: Node) -> bool:
+    """Return whether an expression or a statement has a Let."""
     found = False
 
-    class Bindings(Visitor):
+    class Lets(Visitor):
         def visit_Let(self, let: Any) -> None:
             nonlocal found
             found = True
 
-    Bindings().visit(node)
+    Lets().visit(node)
     return found

@@ -29,10 +29,19 @@ from typing import Any, Final, NamedTuple
 
 from ..ir.expr import Expr, FloatImm, IntImm, Var
 from ..ir.node import Node
-from ..ir.prim import GE, Add, FloorDiv, FloorMod, Let, Max, Min, Mul, Sub
+from ..ir.prim import GE, Add, FloorDiv, FloorMod, Max, Min, Mul, Sub
 from .buffer import Buffer, BufferLoad, decl_buffer
 from .function import PrimFunc
-from .normalize import Kernel, interchange, loads_of, normalize, same_indices, uses
+from .normalize import (
+    Kernel,
+    has_let,
+    interchange,
+    loads_of,
+    normalize,
+    same_indices,
+    uses,
+    with_body,
+)
 from .stmt import (
     Bind,
     BufferStore,
@@ -44,7 +53,7 @@ from .stmt import (
     While,
     seq,
 )
-from .visitor import Substitution, Visitor
+from .visitor import Substitution
 
 __all__ = ["ATTRIBUTE", "LANES", "LEAST", "asking", "check_reassociate", "kernel_of",
            "reassociated"]  # fmt: skip
@@ -131,7 +140,8 @@ class _Lanes:
             updates, binds = _updates(stmt)
             if updates:
                 return self._rewritten(stmt, updates, binds)
-            return _with_body(stmt, self.visit(stmt.body))
+            body = self.visit(stmt.body)
+            return stmt if body is stmt.body else with_body(stmt, body)
         if isinstance(stmt, SeqStmt):
             return SeqStmt([self.visit(part) for part in stmt.seq], stmt.span)
         if isinstance(stmt, IfThenElse):
@@ -230,13 +240,6 @@ _IDENTITY: Final[dict[type, float]] = {
 }  # fmt: skip
 
 
-def _with_body(loop: For, body: Stmt) -> For:
-    if body is loop.body:
-        return loop
-    return For(loop.loop_var, loop.min, loop.extent, loop.kind, body, None, None, loop.step,
-               loop.span)  # fmt: skip
-
-
 # What is a reduction
 
 
@@ -278,17 +281,16 @@ def _updates(loop: For) -> tuple[list[_Update], list[Bind]]:
     if any(load.buffer in written for node in reads for load in loads_of(node)):
         return nothing
     taken = [bind.var for bind in binds if bind.var in stored]
-    if any(uses(node, var) for node in reads for var in taken) or _has_let(reads):
+    if any(uses(node, var) for node in reads for var in taken) or any(map(has_let, reads)):
         return nothing
     return found, kept
 
 
 def _update(store: BufferStore, value: Expr) -> _Update | None:
     """A store as an update of its element, or None."""
-    if store.buffer.ty.dtype not in _FLOATS or type(value) not in (Add, Sub, Mul, Max, Min):
+    if store.buffer.ty.dtype not in _FLOATS or not isinstance(value, (Add, Sub, Mul, Max, Min)):
         return None
-    a, b = value.a, value.b  # type: ignore[attr-defined]
-    for acc, term, swapped in ((a, b, False), (b, a, True)):
+    for acc, term, swapped in ((value.a, value.b, False), (value.b, value.a, True)):
         if (
             isinstance(acc, BufferLoad)
             and acc.buffer is store.buffer
@@ -298,15 +300,3 @@ def _update(store: BufferStore, value: Expr) -> _Update | None:
             return _Update(store.buffer, tuple(store.indices), type(value), term, swapped)
     return None
 
-
-def _has_let(nodes: Sequence[Node]) -> bool:
-    found = False
-
-    class Lets(Visitor):
-        def visit_Let(self, let: Let) -> None:
-            nonlocal found
-            found = True
-
-    for node in nodes:
-        Lets().visit(node)
-    return found

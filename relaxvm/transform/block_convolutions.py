@@ -457,7 +457,7 @@ class _Blocker(ExprMutator):
 
     def _is_usual_conv(self, call: Call) -> bool:
         weight, attrs = call.args[1], call.attrs
-        axes = "W" if _name(call) == "relax.nn.conv1d" else "HW"
+        axes = {"relax.nn.conv1d": "W", "relax.nn.conv3d": "DHW"}.get(_name(call), "HW")
         return (
             isinstance(weight, Constant)
             and weight.data.dtype == np.float32
@@ -508,15 +508,8 @@ class _Blocker(ExprMutator):
             packed = blocks.pack_planes(weight)
         elif outputs < _FEWEST_OUTPUTS and not is_blocked and window == [1, 1]:
             return False
-        elif (
-            self._winograd
-            and (groups, window) == (1, [3, 3])
-            and not _are_whole(weight)
-            and _suits_winograd(var.ty, steps, outputs, channels)
-        ):
-            kernel, packed = "nn.conv2d_winograd_blocks", blocks.pack_winograd(weight)
         else:
-            packed = blocks.pack_direct(weight)
+            kernel, packed = self._packed(weight, groups, var.ty, steps, channels)
         if data is None:
             data = self._in_blocks(x)
         settings = (*steps, groups)
@@ -537,21 +530,17 @@ class _Blocker(ExprMutator):
             not _is_video(var.ty)
             or not isinstance(x, Var)
             or not _is_video(x.ty)
-            or not isinstance(weight, Constant)
-            or weight.data.dtype != np.float32
-            or not weight.data.size
+            or not self._is_usual_conv(call)
             or attrs["groups"] != 1
-            or (attrs["data_layout"], attrs["kernel_layout"]) != ("NCDHW", "OIDHW")
-            or attrs["out_layout"] not in (None, "", "NCDHW")
-            or attrs["out_dtype"] not in (None, "", "void", "float32")
             or not (_has_area(x.ty) and _has_area(var.ty))
         ):
             return False
+        assert isinstance(weight, Constant)
         outputs, inputs, deep, tall, wide = weight.data.shape
         depth, results = x.ty.dims[2], var.ty.dims[2]
         if not isinstance(depth, IntImm) or not isinstance(results, IntImm):
             return False
-        if max(tall, wide) > 1 << 10 or deep > _MOST_FRAMES:
+        if not weight.data.size or max(tall, wide) > 1 << 10 or deep > _MOST_FRAMES:
             return False
         from ..kernels import blocks
 
@@ -571,18 +560,10 @@ class _Blocker(ExprMutator):
             taken = step * np.arange(results.value)[:, None] + between * np.arange(deep)
             videos = [x.ty.dims[0], depth]
             source = self._frames(var.name, videos, source, (front, back), taken)
-        kernel, packed = "nn.conv2d_blocks", None
         if is_planes:
-            packed = blocks.pack_planes(flat)
-        elif (
-            self._winograd
-            and (tall, wide) == (3, 3)
-            and not _are_whole(flat)
-            and _suits_winograd(var.ty, steps, outputs, inputs)
-        ):
-            kernel, packed = "nn.conv2d_winograd_blocks", blocks.pack_winograd(flat)
+            kernel, packed = "nn.conv2d_blocks", blocks.pack_planes(flat)
         else:
-            packed = blocks.pack_direct(flat)
+            kernel, packed = self._packed(flat, 1, var.ty, steps, inputs)
         return self._wait(
             var,
             _Convolution(
@@ -590,6 +571,22 @@ class _Blocker(ExprMutator):
                 outputs,
             ),
         )  # fmt: skip
+
+    def _packed(
+        self, weight: NDArray[Any], groups: int, ty: Any, steps: Any, channels: int
+    ) -> tuple[str, NDArray[Any]]:
+        """The kernel for images in blocks, and its weights: by Winograd's method where it suits."""
+        from ..kernels import blocks
+
+        outputs, _, *window = weight.shape
+        if (
+            self._winograd
+            and (groups, window) == (1, [3, 3])
+            and not _are_whole(weight)
+            and _suits_winograd(ty, steps, outputs, channels)
+        ):
+            return "nn.conv2d_winograd_blocks", blocks.pack_winograd(weight)
+        return "nn.conv2d_blocks", blocks.pack_direct(weight)
 
     def _frames(
         self, name: str, videos: list[Any], x: Expr, padding: tuple[int, int], taken: NDArray[Any]
