@@ -47,10 +47,16 @@ def _gelu_tanh(x: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _erf(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Beyond 6 it is 1, and 2 / sqrt(pi) * x of small numbers, in float64 to a thousandth of a unit
+    in the last place of float32: most patterns are one or the other."""
     record = record_of("relaxvm.kernel.erf")
     assert record is not None
-    found = np.empty_like(x)
-    record.run(x, found)
+    found = np.where(np.abs(x) > 6, np.sign(x), 2 / np.sqrt(np.pi) * x)
+    between = (np.abs(x) >= 2.0**-20) & (np.abs(x) <= 6)
+    part = x[between]
+    exact = np.empty_like(part)
+    record.run(part, exact)
+    found[between] = exact
     return found
 
 
