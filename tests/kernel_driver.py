@@ -3,11 +3,12 @@
 ``python -m tests.kernel_driver address`` writes calls of each method of each set that the processor
 has, with arguments that fit and with those of `tests.test_hostile_kernels`, compiles
 ``kernel_driver.c`` with the kernels and AddressSanitizer, and runs it: on 1, 2 and 3 threads, with
-each array in memory of exactly its size.  ``undefined`` and ``thread`` are the other sanitizers,
+each array in memory of exactly its size.  ``undefined`` and ``thread`` are the other sanitizers;
 ``quick`` is "address" without optimization and without checks of undefined behaviour at each access
-to memory, which takes the compiler a third of the time, and ``none`` is without.  A report of the sanitizer, results of threads that differ, and results other
-than those of the same method called from Python, are failures, and so is a sanitizer that does not
-notice mistakes that are made on purpose.
+to memory, which takes the compiler a third of the time; ``none`` is without.  A report of the
+sanitizer, results of threads that differ, and results other than those of the same method called
+from Python, are failures, and so is a sanitizer that does not notice mistakes that are made on
+purpose.
 
 This takes some minutes, most of them for the compiler.  `scripts/sanitize.py` runs the tests of
 all native code with Python, which is more and takes hours.

@@ -1,7 +1,7 @@
 """The kernels of the best set in a program of C, with AddressSanitizer; see `tests.kernel_driver`.
 
-``make asan-kernels``, ``make ubsan-kernels`` and ``make tsan-kernels`` drive all sets, optimized, with
-all checks and with all of the large calls.
+``make asan-kernels``, ``make ubsan-kernels`` and ``make tsan-kernels`` drive all sets, optimized,
+with all checks and with all of the large calls.
 """
 
 from __future__ import annotations
