@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import relaxvm
+from relaxvm.frontend.onnx import from_onnx
 from relaxvm.kernels.cpu import SETS
 
 from .test_integers import FLOAT, model, node
@@ -24,7 +25,6 @@ def network() -> Any:
     nodes = [node("Conv", "x w", "a", pads=[1, 1, 1, 1]), node("Sigmoid", "a", "b"),
              node("Mul", "a b", "y")]  # fmt: skip
     return model(nodes, {"w": weight}, [1, 32, 12, 12], FLOAT)
-
 
 
 def names_of(executable: Any) -> set[str]:
@@ -47,12 +47,52 @@ def test_precise_results_are_those_of_numpy() -> None:
     """But for the order of sums, of which there is one here for each element."""
     program = network()
     x = rng.integers(-3, 4, (1, 32, 12, 12)).astype(np.float32)
-    plain = relaxvm.build(
-        relaxvm.frontend.onnx.from_onnx(program), relax_pipeline="default_build"
-    )
+    plain = relaxvm.build(from_onnx(program), relax_pipeline="default_build")
     want = relaxvm.VirtualMachine(plain)["main"](x)
     got = relaxvm.VirtualMachine(relaxvm.compile(program, cache=False, precise=True))["main"](x)
     np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-5)
+
+
+def drawn(*shape: int) -> np.ndarray:
+    return np.asarray(rng.standard_normal(shape), np.float32)
+
+
+FLOAT16 = 10  # of TensorProto
+HALVES = [node("Cast", "x", "h", to=FLOAT16), node("Mul", "h h", "a"), node("Exp", "a", "b"),
+          node("Add", "a b", "c"), node("Cast", "c", "y", to=FLOAT)]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("nodes", "weights", "shape"),
+    [
+        *(pytest.param([node(kind, "x", "y")], {}, [64, 256], id=kind)
+          for kind in ("Tanh", "Sigmoid", "Erf", "HardSwish", "Mish", "Softmax")),
+        pytest.param([node("Sigmoid", "x", "a"), node("Mul", "x a", "y")], {}, [64, 256],
+                     id="silu"),
+        pytest.param([node("LayerNormalization", "x s", "y")], {"s": drawn(256)}, [64, 256],
+                     id="layer norm"),
+        pytest.param([node("LSTM", "x w r", "y", hidden_size=32)],
+                     {"w": drawn(1, 128, 16), "r": drawn(1, 128, 32) / 4}, [10, 2, 16], id="lstm"),
+        pytest.param([node("LRN", "x", "y", size=5)], {}, [1, 64, 14, 14], id="lrn"),
+        pytest.param(HALVES, {}, [64, 256], id="float16"),
+    ],
+)  # fmt: skip
+def test_precise_gives_the_bits_of_numpys_kernels(
+    nodes: list[Any], weights: dict[str, Any], shape: list[int]
+) -> None:
+    """All that has no sums of products in blocks: without the setting, none of these has."""
+    program, x = model(nodes, weights, shape, FLOAT), drawn(*shape)
+    plain = relaxvm.build(from_onnx(program), relax_pipeline="default_build")
+    want = relaxvm.VirtualMachine(plain)["main"](x)
+    want, precise, default = (
+        np.asarray(found[0] if isinstance(found, tuple) else found)
+        for found in (want, *(
+            relaxvm.VirtualMachine(relaxvm.compile(program, cache=False, precise=each))["main"](x)
+            for each in (True, False)
+        ))
+    )  # fmt: skip
+    np.testing.assert_array_equal(precise, want, strict=True)
+    assert not np.array_equal(default, want)
 
 
 def test_settings_are_part_of_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
