@@ -1,4 +1,5 @@
-"""Generated kernels beside the package's own: reductions in order, in lanes, and in Python.
+"""Generated kernels beside the package's own: reductions in order, in lanes, and in Python;
+products in loops and in tiles; elementwise nests.
 
     python bench/bench_prim_funcs.py [--repeats N]
 
@@ -6,11 +7,15 @@ Each row is a PrimFunc made of tensor expressions, compiled to C with the option
 default and with ``reassociate=True``, and the operator's own kernel in C.  Times are of the
 processor, the least of some rounds in which all take turns; results are compared with the own
 kernel's first.  The Python form, for machines without a compiler, runs once.
+
+Products are in the order of the source in both forms, so they are the same bit for bit; the own
+kernel and numpy's BLAS fuse multiplications and additions, and do not keep the order.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import time
 from collections.abc import Callable
 from functools import partial
@@ -20,9 +25,11 @@ import numpy as np
 
 import relaxvm
 from relaxvm import te, topi
+from relaxvm.ir.expr import Var
 from relaxvm.kernels.cpu import CPU
 from relaxvm.tir import PrimFunc
 from relaxvm.tir.build import compile_prim_func
+from relaxvm.tir.products import TILES
 
 RNG = np.random.default_rng(0)
 
@@ -83,6 +90,12 @@ ROWS: tuple[tuple[str, tuple[PrimFunc, list[Any], str, list[Any]]], ...] = (
 )
 
 
+PRODUCTS: tuple[tuple[int, int, int], ...] = (
+    (64, 64, 64), (256, 256, 256), (512, 512, 512), (67, 129, 31), (4, 768, 768), (3, 64, 64),
+)  # fmt: skip
+"""Rows, terms and columns."""
+
+
 def least(runs: list[Callable[[], Any]], repeats: int) -> list[float]:
     """Microseconds of each, in turns."""
     best = [float("inf")] * len(runs)
@@ -97,6 +110,55 @@ def least(runs: list[Callable[[], Any]], repeats: int) -> list[float]:
                 run()
             best[i] = min(best[i], (time.process_time() - begun) / calls * 1e6)
     return best
+
+
+def products(repeats: int) -> None:
+    """Billions of operations in a second, with sizes that the function knows, and any."""
+    print("\nGFLOP/s, sizes known, and any")
+    print(f"{'':24}{'loops':>10}{'tiles':>10}{'loops':>10}{'tiles':>10}{'own':>10}{'numpy':>10}")
+    own = relaxvm.get_func("relaxvm.kernel.matmul")
+    for make, sizes in itertools.product((matmul, dense), PRODUCTS):
+        n, k, m = sizes
+        name = f"{'a @ b' if make is matmul else 'a @ b.T'} {n} x {k} x {m}"
+        known, args, _, own_args = make(n, k, m)
+        dims = [Var(each, "int64") for each in "nkm"]
+        runs: list[Callable[[], Any]] = []
+        outs = [np.zeros((n, m), np.float32) for _ in range(6)]
+        for func in (known, make_any(make, *dims)):
+            for tiles in (False, True):
+                run = compile_prim_func(func.with_attr(TILES, tiles))
+                runs.append(partial(run, *args, outs[len(runs)]))
+        runs.append(partial(own, *own_args, outs[4]))
+        runs.append(partial(np.matmul, *own_args, out=outs[5]))
+        for run in runs:
+            run()
+        assert len({out.tobytes() for out in outs[:4]}) == 1, name
+        np.testing.assert_allclose(outs[0], outs[4], rtol=1e-3, atol=1e-3, err_msg=name)
+        speeds = [2e-3 * n * k * m / micros for micros in least(runs, repeats)]
+        print(f"{name:24}" + "".join(f"{speed:10.1f}" for speed in speeds), flush=True)
+
+
+def make_any(make: Callable[..., Any], n: Var, k: Var, m: Var) -> PrimFunc:
+    a = te.placeholder((n, k), name="a")
+    b = te.placeholder((k, m) if make is matmul else (m, k), name="b")
+    out = topi.nn.matmul(a, b) if make is matmul else topi.nn.dense(a, b)
+    return te.create_prim_func([a, b, out])
+
+
+def nests(repeats: int) -> None:
+    """Microseconds of elementwise functions of 300,000 elements, in one loop and in rows."""
+    print(f"\nmicroseconds\n{'':24}{'one axis':>10}{'two axes':>10}{'any two':>10}")
+    values, out = floats(300_000), np.empty(300_000, np.float32)
+    for name, columns in itertools.product(("exp", "tanh"), (3, 10, 100)):
+        rows = 300_000 // columns
+        runs: list[Callable[[], Any]] = []
+        for shape in ((300_000,), (rows, columns), (Var("n", "int64"), Var("m", "int64"))):
+            x = te.placeholder(shape, name="x")
+            run = compile_prim_func(te.create_prim_func([x, getattr(topi, name)(x)]))
+            size = (300_000,) if len(shape) == 1 else (rows, columns)
+            runs.append(partial(run, values.reshape(size), out.reshape(size)))
+        times = least(runs, repeats)
+        print(f"{f'{name} {rows} x {columns}':24}" + "".join(f"{t:10.0f}" for t in times))
 
 
 def main() -> None:
@@ -129,6 +191,8 @@ def main() -> None:
         times = least(runs, options.repeats)
         print(f"{name:24}{times[0]:10.1f}{times[1]:10.1f}{times[2]:10.1f}"
               f"{times[1] / times[2]:11.2f}{python:10.0f}", flush=True)  # fmt: skip
+    products(options.repeats)
+    nests(options.repeats)
 
 
 if __name__ == "__main__":

@@ -128,12 +128,15 @@ def _body(func: Any) -> str:
 def test_loops_over_memory_do_not_check() -> None:
     assert "CHECK_INTERRUPT" not in _body(copy)
     assert "CHECK_INTERRUPT" not in _body(tir_kernels.softmax)
-    # A matrix product checks once per row of the result.
+    # A matrix product checks once per tile, in loops once per row of the result.
     product = _body(tir_kernels.matmul)
     checks = re.findall(r"( +)CHECK_INTERRUPT\((.*)\);", product)
     assert [number for _, number in checks] == [
-        "1 + (uint64_t)(m_) + (uint64_t)(k_) + (uint64_t)(k_) * (uint64_t)(m_)"
+        "(uint64_t)((end - begin) * each * 4)",
+        "1 + (uint64_t)(m_) + (uint64_t)(k_) + (uint64_t)(k_) * (uint64_t)(m_)",
     ]
-    outermost = re.search(r"( +)for \(int64_t i_ ", product)
-    assert outermost is not None
-    assert len(checks[0][0]) == len(outermost[1]) + 2
+    loops = (r"for \(int64_t top", r"for \(int64_t i_ ")
+    for (indentation, _), loop in zip(checks, loops, strict=True):
+        outermost = re.search(f"( +){loop}", product)
+        assert outermost is not None
+        assert len(indentation) == len(outermost[1]) + 2

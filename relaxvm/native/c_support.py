@@ -36,6 +36,9 @@ HEAD: Final = (
 #define UNUSED __attribute__((unused))
 /* Before a loop: no iteration needs another one.  Compilers that do not know this ignore it. */
 #define VECTORIZED _Pragma("omp simd")
+/* In a loop: its iterations stay one after the other.  GCC would merge two, with the loops in them,
+ * and keep arrays in memory that have room in registers. */
+#define ONE_BY_ONE __asm__ volatile("")
 
 /* ---- arguments ---- */
 

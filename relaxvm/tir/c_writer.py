@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from typing import Any, Final
 
 from ..core.checkpoints import checkpoint
@@ -22,9 +23,12 @@ from .c_prelude import (
     int_text,
     scalar_type,
 )
+from .c_tiles import guards_of, write_tiles
 from .facts import Facts
+from .flat import is_flat
 from .intrinsics import CLZ, IF_THEN_ELSE, INTRINSICS, LIKELY, POPCOUNT, REINTERPRET, RET
-from .normalize import Kernel, is_parallel
+from .normalize import Kernel, interchange, is_parallel, nest_of
+from .products import Product
 from .stmt import (
     AssertStmt,
     Bind,
@@ -126,15 +130,18 @@ class Writer:
         names: Names,
         helpers: Helpers,
         sites: list[tuple[str, bool]],
+        products: dict[For, Product],
     ) -> None:
         self._name = kernel.name
         self._symbol = symbol
-        self._names = names
+        self.names = names
         self._helpers = helpers
-        self._facts = Facts()
+        self.facts = Facts()
         for dim in kernel.dims:
-            self._facts.bind_dim(dim)
+            self.facts.bind_dim(dim)
         self.sites = sites
+        self._products = products
+        """Loops to be written in tiles."""
         self.lines: list[str] = []
         self.faults = 0
         """The number of checks written inside expressions so far."""
@@ -150,14 +157,19 @@ class Writer:
 
     # Statements
 
-    def _line(self, text: str) -> None:
+    def line(self, text: str) -> None:
+        """Append a line."""
         self.lines.append("  " * self._depth + text)
+
+    def indent(self, by: int) -> None:
+        """Indent the next lines by more steps than those before."""
+        self._depth += by
 
     def _checked(self, since: int) -> None:
         """After expressions: write a return if one of their checks failed."""
         if self.faults > since:
             self._exits += 1
-            self._line(f"if (UNLIKELY(fault.site)) return fail(&fault, {self._symbol}_sites);")
+            self.line(f"if (UNLIKELY(fault.site)) return fail(&fault, {self._symbol}_sites);")
 
     def statement(self, stmt: Stmt) -> None:
         """Write a statement."""
@@ -169,22 +181,31 @@ class Writer:
             self.statement(part)
 
     def _for(self, loop: For) -> None:
+        product = self._products.pop(loop, None)
+        if product is not None:
+            self._product(loop, product)
+            return
+        flat = self._flat(loop)
+        if flat is not None:
+            self.has_loops = True
+            self.lines += flat
+            return
         since = self.faults
-        var = self._names.of(loop.loop_var)
+        var = self.names.of(loop.loop_var)
         least = self._once(loop.min)
         extent = self._once(loop.extent)
         end = extent
-        self._line("{")
+        self.line("{")
         self._depth += 1
         if not (isinstance(loop.extent, (IntImm, Var)) and least in ("0", "0LL")):
             # The bounds and the step are evaluated once, before the loop.
-            self._line(f"const int64_t {var}from = {least}, {var}to = {var}from + {extent};")
+            self.line(f"const int64_t {var}from = {least}, {var}to = {var}from + {extent};")
             least, end = f"{var}from", f"{var}to"
         advance = f"{var}++"
         if loop.step is not None:
-            self._line(f"const int64_t {var}by = {self._once(loop.step)};")
+            self.line(f"const int64_t {var}by = {self._once(loop.step)};")
             advance = f"{var} += {var}by"
-            last = [self._facts.interval(e)[1] for e in (loop.min, loop.extent, loop.step)]
+            last = [self.facts.interval(e)[1] for e in (loop.min, loop.extent, loop.step)]
             if sum(last) >= 2**63:  # the last increment may overflow
                 advance = (f"{var} = (uint64_t){var}by < (uint64_t){end} - (uint64_t){var} ? "
                            f"{var} + {var}by : {end}")  # fmt: skip
@@ -192,28 +213,101 @@ class Writer:
         if loop.step is not None and type(loop.step) is not IntImm:
             step = f"{var}by"
             place = f"{self._name}: loop {loop.loop_var.name}"
-            self._line(f"if (UNLIKELY({step} <= 0))")
-            self._line("  return refuse(\"ValueError\", \"%s: the step is %lld\", "
+            self.line(f"if (UNLIKELY({step} <= 0))")
+            self.line("  return refuse(\"ValueError\", \"%s: the step is %lld\", "
                        f"{c_string(place)}, (long long){step});")  # fmt: skip
-        with self._facts.loop(loop.loop_var, loop.min, loop.extent):
-            self._iterations(loop, var, least, end, advance)
+        with self.facts.loop(loop.loop_var, loop.min, loop.extent):
+            self._iterations(loop, loop, var, least, end, advance)
         self._depth -= 1
-        self._line("}")
+        self.line("}")
         self.has_loops = True
 
-    def _iterations(self, loop: For, var: str, least: str, end: str, advance: str) -> None:
+    def _product(self, loop: For, product: Product) -> None:
+        """Write a product in tiles, and as loops for sizes for which these are faster."""
+        tiles = self._proved(lambda: write_tiles(self, product))
+        loops = interchange(loop, always=False)
+        if tiles is None:
+            self.statement(loops)
+            return
+        self.has_loops = True
+        guards = guards_of(self, product)
+        self.line(f"if ({' && '.join(guards)}) {{" if guards else "{")
+        self._depth += 1
+        if product.init is not None:
+            self.statement(product.init)
+        self.lines += tiles
+        self._depth -= 1
+        if guards:
+            self.line("} else {")
+            self._depth += 1
+            self.statement(loops)
+            self._depth -= 1
+        self.line("}")
+
+    def _flat(self, loop: For) -> list[str] | None:
+        """The lines of a nest of loops as one loop, None if it is not one or has checks."""
+        nest, body = nest_of(loop)
+        if not is_flat(nest, body):
+            return None
+
+        def write() -> bool:
+            *outer, inner = nest
+            var = self.names.of(inner.loop_var)
+            self.line("{")
+            self._depth += 1
+            for each in outer:  # the innermost variable counts the iterations of all
+                self.line(f"const int64_t {self.names.of(each.loop_var)} UNUSED = 0;")
+            total = " * ".join(f"(int64_t)({self.expression(each.extent)})" for each in nest)
+            self.line(f"const int64_t {var}to = {total};")
+            with ExitStack() as facts:
+                for each in nest:
+                    facts.enter_context(self.facts.loop(each.loop_var, each.min, each.extent))
+                self._iterations(inner, loop, var, "0", f"{var}to", f"{var}++")
+            self._depth -= 1
+            self.line("}")
+            return True
+
+        return self._proved(write)
+
+    def _proved(self, write: Callable[[], bool]) -> list[str] | None:
+        """The lines that a function writes, None if it returns False or if there are checks of
+        indices or divisors among them.  The function writes one step to the right."""
+        lines, faults, exits, sites = len(self.lines), self.faults, self._exits, len(self.sites)
+        checks_interrupt = self.checks_interrupt
+        self._depth += 1
+        is_proved = write() and (self.faults, self._exits) == (faults, exits)
+        self._depth -= 1
+        written = self.lines[lines:]
+        del self.lines[lines:]
+        if is_proved:
+            return written
+        del self.sites[sites:]
+        self.faults, self._exits, self.checks_interrupt = faults, exits, checks_interrupt
+        return None
+
+    def _iterations(
+        self, loop: For, nest: For, var: str, least: str, end: str, advance: str
+    ) -> None:
         """Write a loop after its bounds.  A short loop (see `is_short`) and the loops inside it
-        have no check for Ctrl-C; the loops around it, and loops that may be long, do."""
+        have no check for Ctrl-C; the loops around it, and loops that may be long, do.
+
+        Args:
+            loop: the loop.
+            nest: the outermost of the loops that it is instead of; the loop itself if it is one.
+            var: its variable in C.
+            least, end: the bounds in C.
+            advance: the expression for the next value of `var`.
+        """
         head = f"for (int64_t {var} = {least}; {var} < {end}; {advance}) {{"
-        if self._in_short_loop or is_short(loop):
+        if self._in_short_loop or is_short(nest):
             outermost, self._in_short_loop = not self._in_short_loop, True
             guards = [self.expression(e) for e in trip_count_guards(loop)] if outermost else []
             if guards:
                 head = f"if ({' && '.join(f'{text} > 0' for text in guards)}) {head}"
             self._block(head, loop.body, hint=not guards and _is_vectorized(loop))
             self._in_short_loop = not outermost
-            if outermost and self._loop_depth and trip_counts(loop) is None:
-                self._line(f"iterations += (uint64_t){end} - (uint64_t)({least});")
+            if outermost and self._loop_depth and trip_counts(nest) is None:
+                self.line(f"iterations += (uint64_t){end} - (uint64_t)({least});")
             return
         if has_loops(loop.body) or loop.step is not None:
             self._block(head, loop.body, self._iteration_weight(loop.body))
@@ -223,36 +317,36 @@ class Writer:
         each = weight(loop.body)
         run = "ITERATIONS_PER_CHECK" if each == 1 else str(max(1, FEW_ITERATIONS // each))
         times = "" if each == 1 else f" * {each}"
-        self._line(f"for (int64_t {at} = {least}, {stop}; {at} < {end}; {at} = {stop}) {{")
+        self.line(f"for (int64_t {at} = {least}, {stop}; {at} < {end}; {at} = {stop}) {{")
         self._depth += 1
-        self._line(f"{stop} = (uint64_t){end} - (uint64_t){at} > {run} ? "
+        self.line(f"{stop} = (uint64_t){end} - (uint64_t){at} > {run} ? "
                    f"{at} + {run} : {end};")  # fmt: skip
         self._block(f"for (int64_t {var} = {at}; {var} < {stop}; {advance}) {{", loop.body,
                     hint=_is_vectorized(loop))  # fmt: skip
-        self._check_interrupt(f"((uint64_t){stop} - (uint64_t){at}){times}")
+        self.check_interrupt(f"((uint64_t){stop} - (uint64_t){at}){times}")
         self._depth -= 1
-        self._line("}")
+        self.line("}")
 
     def _block(self, head: str, body: Stmt, weight: str = "", *, hint: bool = False) -> None:
         """Write a loop with the given head; checks for Ctrl-C if there is a `weight`, the C
         expression for what one iteration adds to the count.  With `hint` the compiler is told that
         its iterations are independent, if none of them returns."""
         at, exits = len(self.lines), self._exits
-        self._line(head)
+        self.line(head)
         self._depth += 1
         self._loop_depth += 1
         self.statement(body)
         self._loop_depth -= 1
         if weight:
-            self._check_interrupt(weight)
+            self.check_interrupt(weight)
         self._depth -= 1
-        self._line("}")
+        self.line("}")
         if hint and self._exits == exits:
             self.lines.insert(at, "  " * self._depth + "VECTORIZED")
 
-    def _check_interrupt(self, weight: str) -> None:
+    def check_interrupt(self, weight: str) -> None:
         self.checks_interrupt = True
-        self._line(f"CHECK_INTERRUPT({weight});")
+        self.line(f"CHECK_INTERRUPT({weight});")
 
     def _iteration_weight(self, body: Stmt) -> str:
         """The count of one iteration: its weight, plus the iterations of the loops in its body that
@@ -267,40 +361,40 @@ class Writer:
         return " + ".join(numbers)
 
     def _while(self, stmt: While) -> None:
-        self._line("for (;;) {")
+        self.line("for (;;) {")
         self._depth += 1
-        self._check_interrupt(str(weight(stmt)))
+        self.check_interrupt(str(weight(stmt)))
         since = self.faults
-        self._line(f"const int go = {self.expression(stmt.condition)};")
+        self.line(f"const int go = {self.expression(stmt.condition)};")
         self._checked(since)
-        self._line("if (!go) break;")
+        self.line("if (!go) break;")
         self._loop_depth += 1
         self.statement(stmt.body)
         self._loop_depth -= 1
         self._depth -= 1
-        self._line("}")
+        self.line("}")
 
     def _if(self, stmt: IfThenElse) -> None:
         since = self.faults
         condition = self.expression(stmt.condition)
-        self._line("{")
+        self.line("{")
         self._depth += 1
         if self.faults > since:
-            self._line(f"const int holds = {condition};")
+            self.line(f"const int holds = {condition};")
             self._checked(since)
             condition = "holds"
-        self._line(f"if ({condition}) {{")
+        self.line(f"if ({condition}) {{")
         self._branch(stmt.then_case, stmt.condition, True)
         if stmt.else_case is not None:
-            self._line("} else {")
+            self.line("} else {")
             self._branch(stmt.else_case, stmt.condition, False)
-        self._line("}")
+        self.line("}")
         self._depth -= 1
-        self._line("}")
+        self.line("}")
 
     def _branch(self, stmt: Stmt, condition: Expr, holds: bool) -> None:
         self._depth += 1
-        with self._facts.given(condition, holds):
+        with self.facts.given(condition, holds):
             self.statement(stmt)
         self._depth -= 1
 
@@ -308,20 +402,20 @@ class Writer:
         since = self.faults
         dtype = stmt.var.ty.dtype
         value = (self.expression if is_float(dtype) else self._once)(stmt.value)
-        self._facts.forget(stmt.var)
-        self._line(f"const {scalar_type(dtype)} {self._names.of(stmt.var)} = {value};")
+        self.facts.forget(stmt.var)
+        self.line(f"const {scalar_type(dtype)} {self.names.of(stmt.var)} = {value};")
         self._checked(since)
 
     def _assert(self, stmt: AssertStmt) -> None:
         since = self.faults
         condition = self.expression(stmt.condition)
         message = "".join(part.value for part in stmt.message_parts)
-        self._line("{")
-        self._line(f"  const int holds = {condition};")
+        self.line("{")
+        self.line(f"  const int holds = {condition};")
         self._checked(since)
-        self._line(f"  if (UNLIKELY(!holds)) return refuse({c_string(stmt.kind.value)}, \"%s\", "
+        self.line(f"  if (UNLIKELY(!holds)) return refuse({c_string(stmt.kind.value)}, \"%s\", "
                    f"{c_string(f'{self._name}: {message}')});")  # fmt: skip
-        self._line("}")
+        self.line("}")
 
     def _evaluate(self, stmt: Evaluate) -> None:
         value = stmt.value
@@ -332,12 +426,12 @@ class Writer:
         result = self.expression(value.args[0])
         tag = "RVM_REAL" if is_float(dtype) else "RVM_BOOL" if dtype == "bool" else "RVM_INT"
         field = "float" if is_float(dtype) else "int"
-        self._line("{")
-        self._line(f"  const {scalar_type(dtype)} result = {result};")
+        self.line("{")
+        self.line(f"  const {scalar_type(dtype)} result = {result};")
         self._checked(since)
-        self._line(f"  *ret = (RvmAny){{.type = {tag}, .as_{field} = result}};")
-        self._line("  return RVM_OK;")
-        self._line("}")
+        self.line(f"  *ret = (RvmAny){{.type = {tag}, .as_{field} = result}};")
+        self.line("  return RVM_OK;")
+        self.line("}")
 
     def _store(self, stmt: BufferStore) -> None:
         since = self.faults
@@ -345,27 +439,27 @@ class Writer:
         value = self.expression(stmt.value)
         texts = [self._once(i) for i in stmt.indices]
         unproven = [d for d, (i, n) in enumerate(zip(stmt.indices, buffer.ty.shape, strict=True))
-                    if not self._facts.in_bounds(i, n)]  # fmt: skip
+                    if not self.facts.in_bounds(i, n)]  # fmt: skip
         stored = self._to_memory(value, dtype)
         if self.faults == since and not unproven:
-            self._line(f"{self._element(buffer, texts)} = {stored};")
+            self.line(f"{self.element(buffer, texts)} = {stored};")
             return
-        self._line("{")
+        self.line("{")
         self._depth += 1
-        self._line(f"const {VALUES[dtype]} value = {value};")
+        self.line(f"const {VALUES[dtype]} value = {value};")
         for d, text in enumerate(texts):
-            self._line(f"const int64_t i{d} = {text};")
+            self.line(f"const int64_t i{d} = {text};")
         names = [f"i{d}" for d in range(len(texts))]
         self._checked(since)
         self._exits += len(unproven)
         for d in unproven:
             site = self._site(buffer, d)
             length = self.expression(buffer.ty.shape[d])
-            self._line(f"if (UNLIKELY((uint64_t)i{d} >= (uint64_t)({length})))")
-            self._line(f"  return fail(&(Fault){{{site}, i{d}, {length}}}, {self._symbol}_sites);")
-        self._line(f"{self._element(buffer, names)} = {self._to_memory('value', dtype)};")
+            self.line(f"if (UNLIKELY((uint64_t)i{d} >= (uint64_t)({length})))")
+            self.line(f"  return fail(&(Fault){{{site}, i{d}, {length}}}, {self._symbol}_sites);")
+        self.line(f"{self.element(buffer, names)} = {self._to_memory('value', dtype)};")
         self._depth -= 1
-        self._line("}")
+        self.line("}")
 
     # Memory
 
@@ -379,7 +473,7 @@ class Writer:
             sites.append((text, is_index))
         return sites.index((text, is_index)) + 1
 
-    def _element(self, buffer: Buffer, indices: Sequence[str]) -> str:
+    def element(self, buffer: Buffer, indices: Sequence[str]) -> str:
         """An element, given indices that are within bounds, so that the offset cannot overflow."""
         offset = ""
         for index, dim in zip(indices, buffer.ty.shape, strict=True):
@@ -388,7 +482,7 @@ class Writer:
             else:
                 length = self.expression(dim)
                 offset = f"({offset}) * (int64_t)({length}) + {index}"
-        name = self._names.of(buffer)
+        name = self.names.of(buffer)
         return f"{name}[{offset or '0'}]"
 
     def _to_memory(self, value: str, dtype: str) -> str:
@@ -405,16 +499,16 @@ class Writer:
         buffer, dtype = load.buffer, load.buffer.ty.dtype
         texts = [self._once(i) for i in load.indices]
         unproven = [d for d, (i, n) in enumerate(zip(load.indices, buffer.ty.shape, strict=True))
-                    if not self._facts.in_bounds(i, n)]  # fmt: skip
+                    if not self.facts.in_bounds(i, n)]  # fmt: skip
         if not unproven:
-            return self._from_memory(self._element(buffer, texts), dtype)
+            return self._from_memory(self.element(buffer, texts), dtype)
         self.faults += 1
         # The names in each statement expression are unique, since these may nest.  `Names` never
         # generates such names.
         number = self.faults
         names = [f"x{number}at{d}" for d in range(len(texts))]
         binds = " ".join(f"const int64_t {n} = {t};" for n, t in zip(names, texts, strict=True))
-        element = self._from_memory(self._element(buffer, names), dtype)
+        element = self._from_memory(self.element(buffer, names), dtype)
         for d in reversed(unproven):
             length = self.expression(buffer.ty.shape[d])
             element = (
@@ -440,7 +534,7 @@ class Writer:
         if isinstance(e, Buffer):
             raise NotImplementedError(f"{self._name}: buffer {e.name} is used as a value")
         if isinstance(e, Var):
-            return self._names.of(e)
+            return self.names.of(e)
         if kind is IntImm:
             return int_text(e.value, e.dtype)  # type: ignore[attr-defined]
         if kind is FloatImm:
@@ -462,7 +556,7 @@ class Writer:
 
     def _wrapped(self, text: str, e: Expr) -> str:
         """Wrap the result of an operation on integers to its data type."""
-        if e.dtype in ("int64", "uint64") or self._facts.fits(e):
+        if e.dtype in ("int64", "uint64") or self.facts.fits(e):
             return f"({text})"
         if e.dtype == "bool":
             return f"(({text}) != 0)"
@@ -494,7 +588,7 @@ class Writer:
                 return whole
             product = self._rounded(f"({whole} * {b})", dtype)
             return self._rounded(f"({a} - {product})", dtype)
-        facts = self._facts
+        facts = self.facts
         if facts.interval(e.a)[0] >= 0 and facts.interval(e.b)[0] > 0:
             sign = "/" if kind.endswith("div") else "%"
             return f"({a} {sign} {b})"
@@ -531,7 +625,7 @@ class Writer:
     def _logic(self, e: Any) -> str:
         is_and = type(e) is prim.And
         a = self.expression(e.a)
-        with self._facts.given(e.a, is_and):
+        with self.facts.given(e.a, is_and):
             b = self.expression(e.b)
         return f"({a} {'&&' if is_and else '||'} {b})"
 
@@ -545,9 +639,9 @@ class Writer:
 
     def _choose(self, condition: Expr, true_value: Expr, false_value: Expr) -> str:
         test = self.expression(condition)
-        with self._facts.given(condition, True):
+        with self.facts.given(condition, True):
             yes = self.expression(true_value)
-        with self._facts.given(condition, False):
+        with self.facts.given(condition, False):
             no = self.expression(false_value)
         return f"({test} ? {yes} : {no})"
 
@@ -556,8 +650,8 @@ class Writer:
 
     def _let(self, e: Any) -> str:
         value = (self.expression if is_float(e.var.dtype) else self._once)(e.value)
-        self._facts.forget(e.var)
-        name = self._names.of(e.var)
+        self.facts.forget(e.var)
+        name = self.names.of(e.var)
         return (
             f"({{ const {scalar_type(e.var.dtype)} {name} = {value}; {self.expression(e.body)}; }})"
         )
@@ -583,7 +677,7 @@ class Writer:
         if is_float(source):
             return f"{self._helpers.to_int(source, dtype)}({text})"
         low, high = prim._range(dtype)
-        interval = self._facts.interval(e.value)
+        interval = self.facts.interval(e.value)
         if dtype != "uint64" and low <= interval[0] and interval[1] <= high:
             # An index stays wide; elsewhere a wider type is what the cast asks for.  Arithmetic in
             # C is signed if its operands are.

@@ -33,6 +33,7 @@ from .c_writer import Names, Writer
 from .facts import MAX_DIM
 from .intrinsics import INTRINSICS
 from .normalize import Kernel, interchange, loads_of, uses
+from .products import Product, product_of
 from .stmt import BufferStore, For, Stmt
 from .visitor import Visitor
 
@@ -80,6 +81,7 @@ class _KernelText:
         self.helpers = helpers
         self.symbol = symbol_of(kernel.name)
         self.names = Names()
+        self.products: dict[For, Product] = {}
         self.sites: list[tuple[str, bool]] = []
         for var in (*(p.var for p in kernel.params), *kernel.dims, *kernel.allocs):
             self.names.of(var)
@@ -105,7 +107,16 @@ class _KernelText:
         return "\n".join([comment, *self.helpers.guarded(), sites, body, entry, ""])
 
     def _writer(self) -> Writer:
-        return Writer(self.kernel, self.symbol, self.names, self.helpers, self.sites)
+        return Writer(
+            self.kernel, self.symbol, self.names, self.helpers, self.sites, self.products
+        )
+
+    def _is_product(self, loop: For) -> bool:
+        """Whether a loop is a product; if so, keep it for the writer."""
+        product = product_of(loop) if self.kernel.tiles else None
+        if product is not None:
+            self.products[loop] = product
+        return product is not None
 
     def _body(self) -> str:
         writer = self._writer()
@@ -113,7 +124,7 @@ class _KernelText:
             f"{STORED[b.ty.dtype]} {self.names.of(b)}[{max(size, 1)}] = {{0}};"
             for b, size in self.on_stack
         ]
-        statement = interchange(self.kernel.body, always=False)
+        statement = interchange(self.kernel.body, always=False, leave=self._is_product)
         writer.statement(statement)
         if writer.faults:
             lines.append("Fault fault = {0, 0, 0};")
@@ -121,7 +132,8 @@ class _KernelText:
             lines.append("uint64_t iterations = 0;")
         lines += [*writer.lines, "return RVM_OK;"]
         inner = "\n".join(f"  {line}" for line in lines)
-        clones = "RVM_CLONES " if writer.has_loops and _is_worth_clones(statement) else ""
+        is_worth_clones = bool(self.products) or _is_worth_clones(statement)
+        clones = "RVM_CLONES " if writer.has_loops and is_worth_clones else ""
         return f"{clones}{self._signature()} {{\n{inner}\n}}\n"
 
     def _signature(self) -> str:

@@ -9,7 +9,7 @@ A reduction over no elements yields its initial value.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -65,7 +65,8 @@ from .stmt import (
 from .visitor import Substitution, Visitor
 
 __all__ = ["Dim", "Kernel", "Param", "has_let", "interchange", "is_affine_step", "is_parallel",
-           "loads_of", "nest_of", "normalize", "same_indices", "uses", "with_body"]  # fmt: skip
+           "loads_of", "nest_of", "normalize", "same_indices", "same_value", "uses",
+           "with_body"]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,7 @@ class Kernel:
         allocs: local buffers; their shapes depend only on parameters and `dims`.
         body: the body, a statement.
         returns: data type of the returned scalar, or None.
+        tiles: whether products may run in tiles (`relaxvm.tir.products`).
     """
 
     name: str
@@ -111,6 +113,7 @@ class Kernel:
     allocs: tuple[Buffer, ...]
     body: Stmt
     returns: str | None
+    tiles: bool = True
 
 
 def normalize(func: PrimFunc, name: str) -> Kernel:
@@ -455,7 +458,7 @@ class _Flatten(Substitution):
             if (
                 len(own) == 1
                 and own[0][0] is var
-                and _same_value(own[0][1], least)
+                and same_value(own[0][1], least)
                 and not uses(body.guard.init, var)
             ):
                 return _Piece(_Guard(axes, body.guard.init), around(body.rest))
@@ -609,7 +612,8 @@ def _is_nothing(stmt: object) -> bool:
     return isinstance(stmt, Evaluate) and type(stmt.value) is IntImm
 
 
-def _same_value(a: Expr, b: Expr) -> bool:
+def same_value(a: Expr, b: Expr) -> bool:
+    """Check whether two integers are the same number or the same object."""
     return a is b or (type(a) is IntImm and type(b) is IntImm and a.value == b.value)
 
 
@@ -637,11 +641,14 @@ class _Interchanger:
     order, as long as buffers do not overlap.
     """
 
-    def __init__(self, *, always: bool) -> None:
+    def __init__(self, always: bool, leave: Callable[[For], bool]) -> None:
         self._always = always
+        self._leave = leave
 
     def visit(self, stmt: Stmt) -> Stmt:
         if isinstance(stmt, For):
+            if self._leave(stmt):
+                return stmt
             interchanged = self._interchange(stmt)
             if interchanged is not None:
                 return interchanged
@@ -741,7 +748,7 @@ class _Interchanger:
             {a.loop_var: b.loop_var for a, b in zip(around, spatial, strict=True)}
         )
         if not same_indices([renamed.visit(i) for i in init.indices], update.indices) or any(
-            not _same_value(x, y)
+            not same_value(x, y)
             for a, b in zip(around, spatial, strict=True)
             for x, y in ((a.min, b.min), (a.extent, b.extent))
         ):
@@ -765,14 +772,17 @@ def nest_of(stmt: Stmt) -> tuple[list[For], Stmt]:
     return nest, stmt
 
 
-def interchange(body: Stmt, *, always: bool) -> Stmt:
+def interchange(
+    body: Stmt, *, always: bool, leave: Callable[[For], bool] = lambda _: False
+) -> Stmt:
     """Return a body in which reduction loops are outside of the loop over the last dimension of
     their result.  Valid only if no two buffers overlap.
 
     Args:
         always: if false, only where the inner loop then runs along the memory of all operands.
+        leave: loops for which it returns true stay as they are, with all loops inside.
     """
-    return _Interchanger(always=always).visit(body)
+    return _Interchanger(always, leave).visit(body)
 
 
 def with_body(loop: For, body: Stmt) -> For:

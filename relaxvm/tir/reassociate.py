@@ -23,7 +23,7 @@ This changes results, so it is done on request: for functions with the attribute
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -42,6 +42,7 @@ from .normalize import (
     uses,
     with_body,
 )
+from .products import TILES, is_product
 from .stmt import (
     Bind,
     BufferStore,
@@ -93,21 +94,31 @@ def kernel_of(func: PrimFunc, name: str) -> Kernel:
     """Return the normal form of a function, with its reductions in lanes if it asks for that.
 
     Raises:
-        ValueError, NotImplementedError: as `normalize`, or the attribute is neither true nor false.
+        ValueError, NotImplementedError: as `normalize`, or an attribute is neither true nor false.
     """
-    kernel = normalize(func, name)
-    wanted = func.attrs.get(ATTRIBUTE, False)
-    wanted = wanted.value if isinstance(wanted, IntImm) else wanted
-    if not isinstance(wanted, int) or wanted not in (0, 1):
-        raise ValueError(f"{name}: attribute {ATTRIBUTE}: expected True or False, got {wanted!r}")
-    return reassociated(kernel) if wanted else kernel
+    kernel = replace(normalize(func, name), tiles=_flag(func, name, TILES, True))
+    return reassociated(kernel) if _flag(func, name, ATTRIBUTE, False) else kernel
+
+
+def _flag(func: PrimFunc, name: str, attribute: str, default: bool) -> bool:
+    """The value of an attribute that is true or false."""
+    value = func.attrs.get(attribute, default)
+    value = value.value if isinstance(value, IntImm) else value
+    if not isinstance(value, int) or value not in (0, 1):
+        raise ValueError(f"{name}: attribute {attribute}: expected True or False, got {value!r}")
+    return bool(value)
 
 
 def reassociated(kernel: Kernel) -> Kernel:
     """Return a kernel with its reductions in lanes.  Reductions that run along the memory of their
-    result are interchanged instead, as the lowering to C does, and keep their order."""
-    lanes = _Lanes()
-    body = lanes.visit(interchange(kernel.body, always=False))
+    result are interchanged instead, as the lowering to C does, and keep their order.  So do
+    products, which need no other order to be fast."""
+
+    def is_left(loop: For) -> bool:
+        return kernel.tiles and is_product(loop)
+
+    lanes = _Lanes(is_left)
+    body = lanes.visit(interchange(kernel.body, always=False, leave=is_left))
     return replace(kernel, body=body, allocs=(*kernel.allocs, *lanes.buffers))
 
 
@@ -126,9 +137,10 @@ class _Update(NamedTuple):
 
 
 class _Lanes:
-    """Rewrites statements, and keeps the buffers of lanes."""
+    """Rewrites statements, other than the loops `is_left`, and keeps the buffers of lanes."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_left: Callable[[For], bool]) -> None:
+        self._is_left = is_left
         self._pool: dict[tuple[str, int], Buffer] = {}
 
     @property
@@ -137,6 +149,8 @@ class _Lanes:
 
     def visit(self, stmt: Stmt) -> Stmt:
         if isinstance(stmt, For):
+            if self._is_left(stmt):
+                return stmt
             updates, binds = _updates(stmt)
             if updates:
                 return self._rewritten(stmt, updates, binds)
