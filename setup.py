@@ -72,7 +72,10 @@ LOOP_FLAGS = {"unix": ["-fno-crossjumping", "-fno-tree-slp-vectorize"], "msvc": 
 # The C files of kernels/c/sets are compiled once for each set of instructions of the architecture,
 # and the best one that the processor has is chosen when the package is imported. Rounding is what
 # the source says: no contraction of products and sums.
-SET_FLAGS = ["-O3", "-g0", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"]
+SET_ROUNDING = ["-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"]
+SET_FLAGS = ["-O3", "-g0", *SET_ROUNDING]
+# Where variables are takes the compiler minutes to write down; stack traces need lines alone.
+SET_SANITIZER_FLAGS = [*SANITIZER_FLAGS, "-g1", *SET_ROUNDING]
 AVX2 = ["-mavx2", "-mfma", "-mf16c", "-mbmi2"]
 AVX512 = ["-mavx512f", "-mavx512vl", "-mavx512bw", "-mavx512dq", "-mprefer-vector-width=512"]
 SETS = {
@@ -144,7 +147,7 @@ class BuildExt(build_ext):
                 output_dir=str(Path(self.build_temp) / "sets" / name),
                 macros=[("RVM_SET", name)],
                 include_dirs=ext.include_dirs,
-                extra_postargs=[*(SANITIZER_FLAGS if SANITIZE else SET_FLAGS), *flags,
+                extra_postargs=[*(SET_SANITIZER_FLAGS if SANITIZE else SET_FLAGS), *flags,
                                 "-fvisibility=hidden"],
                 depends=ext.depends,
             )  # fmt: skip

@@ -50,13 +50,13 @@ SANITIZERS: Final = {
     "none": [],
     "address": ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"],
     "quick": [
-        "-O0", "-g1", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined",
+        "-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined",
         "-fno-sanitize=null,alignment,pointer-overflow,object-size",
     ],
     "undefined": ["-fsanitize=undefined", "-fno-sanitize-recover=undefined"],
     "thread": ["-fsanitize=thread"],
 }  # fmt: skip
-FLAGS: Final = ["-std=gnu11", "-O1", "-g", "-fno-omit-frame-pointer", "-ffp-contract=off",
+FLAGS: Final = ["-std=gnu11", "-O1", "-g1", "-fno-omit-frame-pointer", "-ffp-contract=off",
                 "-fno-math-errno"]  # fmt: skip
 """The compiler looks at less with -O1, and takes a fifth of the time."""
 
