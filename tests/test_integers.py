@@ -43,11 +43,15 @@ def by_method(which: str, method: str) -> Callable[..., bool]:
     return call
 
 
+_CHOOSY = ("integers.amx_linear", "integers.amx_conv2d", "integers.vnni_depthwise")
+
+
 def need_some(taken: int, of: int, method: str) -> None:
-    """All cases but those that are small are taken, or the processor lacks the instructions."""
+    """All cases are taken, but those that are too small for AMX, and of windows that VNNI slides
+    along, which may be dilated or have weights of nine bits; or the processor lacks them."""
     if not taken:
-        pytest.skip("this processor lacks the instructions")
-    assert taken == of or ("amx" in method and taken > of // 4)
+        pytest.skip("this processor lacks the instructions, or has nothing to do")
+    assert taken == of or (method in _CHOOSY and taken > of // 4)
 
 
 def extremes(rng: np.random.Generator, low: int, high: int, *shape: int) -> np.ndarray:
@@ -98,7 +102,7 @@ def test_long_sums_are_exact(which: str, method: str) -> None:
 @pytest.mark.parametrize(("which", "method"), methods("nn.integer_conv2d_blocks"))
 def test_windows_are_exact(which: str, method: str, weights: tuple[int, int]) -> None:
     """Channels that fill a block have any values; padding is the zero point."""
-    run, is_depthwise, taken = by_method(which, method), method == "integers.depthwise", 0
+    run, is_depthwise, taken = by_method(which, method), method.endswith("depthwise"), 0
     for seed, dtype in enumerate([np.uint8, np.int8] * 10):
         rng = np.random.default_rng(seed)
         outputs, inputs, tall, wide = (int(n) for n in rng.integers(1, (40, 40, 4, 4)))
@@ -136,6 +140,93 @@ def test_windows_are_exact(which: str, method: str, weights: tuple[int, int]) ->
         found = out.transpose(0, 1, 4, 2, 3).reshape(want.shape)
         np.testing.assert_array_equal(found, want)
     need_some(taken, 20, method)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+@pytest.mark.parametrize(("which", "method"), methods("nn.integer_conv2d_blocks"))
+def test_wide_windows_are_exact(which: str, method: str, dtype: Any) -> None:
+    """Windows of up to nine pixels, steps of up to four, more padding than image; narrow lines."""
+    run, is_depthwise, taken = by_method(which, method), method.endswith("depthwise"), 0
+    cases = [(wide, step) for wide in (1, 3, 4, 5, 8, 9) for step in (1, 2, 3, 4)]
+    for seed, (wide, step) in enumerate(cases):
+        rng = np.random.default_rng(seed)
+        channels, pad = (int(n) for n in rng.integers(1, (20, 9)))
+        columns, bounds = int(rng.integers(max(1, wide - 2 * pad), 30)), np.iinfo(dtype)
+        weight = extremes(rng, -128, 127, channels, 1 if is_depthwise else channels, 3, wide)
+        x = extremes(rng, bounds.min, bounds.max, 1, -(-channels // 16), 5, columns, 16)
+        x, zero = x.astype(dtype), np.array(rng.choice([bounds.min, bounds.max, 3]), dtype)
+        plane = x.transpose(0, 1, 4, 2, 3).reshape(-1, 5, columns)[:channels].astype(np.int64)
+        image = np.pad(plane - int(zero), [(0, 0), (1, 1), (pad, pad)])
+        windows = np.lib.stride_tricks.sliding_window_view(image, (3, wide), (1, 2))[:, :, ::step]
+        pack = integers.pack_integer_depthwise if is_depthwise else integers.pack_integer_windows
+        packed = pack(weight)
+        assert packed is not None
+        product = "chwij,ckij->chw" if is_depthwise else "chwij,ocij->ohw"
+        want = np.einsum(product, windows, weight)
+        out = np.empty((1, x.shape[1], *want.shape[1:], 16), np.int32)
+        if not run(x, zero, packed.weight, packed.sums, packed.shift, Shape([1, step]),
+                   Shape([1, pad, 1, pad]), Shape([1, 1]), *[None] * 6, out):  # fmt: skip
+            continue
+        taken += 1
+        found = out.transpose(0, 1, 4, 2, 3).reshape(-1, *want.shape[1:])[:channels]
+        np.testing.assert_array_equal(found, want, err_msg=f"{wide} {step}")
+    need_some(taken, len(cases), method)
+
+
+FACTORS: dict[str, list[float]] = {
+    "below one": [1e-3, 0.5, 2e-5, np.nextafter(np.float32(1), np.float32(0))],
+    "of ties": [0.5, 0.25, 0.125],
+    "great": [1e-3, 1.0, 3e5, -2.5],
+    "beyond numbers": [1e-3, np.inf, np.nan, 1e38],
+}
+
+
+@pytest.mark.parametrize("factors", FACTORS)
+@pytest.mark.parametrize(
+    ("which", "method"),
+    methods("nn.integer_linear_blocks") + methods("nn.integer_conv2d_blocks"),
+)
+def test_sums_become_bytes(which: str, method: str, factors: str) -> None:
+    """Rounded to the even neighbour and saturated, beside numpy; NaN is 0."""
+    run, taken = by_method(which, method), 0
+    is_linear, is_depthwise = "linear" in method, method.endswith("depthwise")
+    cases = [(rows, to, more) for rows in (8, 9, 23, 40) for to in (np.uint8, np.int8)
+             for more in (False, True)]  # fmt: skip
+    for seed, (rows, to, has_more) in enumerate(cases):
+        rng, bounds = np.random.default_rng(seed), np.iinfo(to)
+        weight = extremes(rng, -3, 3, 32, 32) * (np.eye(32, dtype=int) if is_depthwise else 1)
+        x = rng.integers(0, 256, (rows, 32)).astype(np.uint8)
+        factor = rng.choice(FACTORS[factors], 32).astype(np.float32)
+        more = rng.standard_normal(32).astype(np.float32) * 20 if has_more else None
+        bias = rng.integers(-99, 99, 32).astype(np.int32)
+        zero = np.array(rng.choice([bounds.min, bounds.max, 0, 3]), to)
+        with np.errstate(all="ignore"):
+            real = (x.astype(np.int32) @ weight.astype(np.int32) + bias).astype(np.float32) * factor
+            real = real if more is None else real + more
+            whole = np.clip(np.rint(real) + np.float32(zero), bounds.min, bounds.max)
+        want = np.where(np.isnan(real), 0, whole).astype(to)
+        if is_linear:
+            packed = integers.pack_integers(weight)
+        elif is_depthwise:
+            packed = integers.pack_integer_depthwise(np.diag(weight)[:, None, None, None])
+        else:
+            packed = integers.pack_integer_windows(weight.T[:, :, None, None])
+        assert packed is not None
+        operands = packed.weight, packed.sums, packed.shift
+        afterwards = bias, factor, more, None, None, zero
+        if is_linear:
+            found = np.empty((rows, 32), to)
+            is_taken = run(x, None, *operands, *afterwards, found)
+        else:
+            image = np.ascontiguousarray(x.reshape(rows, 2, 16).swapaxes(0, 1)[None, :, None])
+            out = np.empty((1, 2, 1, rows, 16), to)
+            is_taken = run(image, None, *operands, Shape([1, 1]), Shape([0] * 4), Shape([1, 1]),
+                           *afterwards, out)  # fmt: skip
+            found = out[0, :, 0].swapaxes(0, 1).reshape(rows, 32)
+        taken += is_taken
+        if is_taken:
+            np.testing.assert_array_equal(found, want, err_msg=f"{rows} {to} {has_more}")
+    need_some(taken, len(cases), method)
 
 
 def test_weights_of_more_than_256_numbers_are_not_packed() -> None:

@@ -124,9 +124,9 @@ static int is_packed(const Attention *a) { return a->queries > FEW_ROWS; }
 
 static int64_t memory_bytes(const Attention *a) {
     int64_t keys = is_packed(a) ? lines_of(a->keys) : 0, depth = lines_of(a->depth);
-    return rvm_aligned(4 * keys * a->width) + rvm_aligned(4 * keys * depth) +
-           rvm_aligned(4 * MOST_ROWS * lines_of(a->width)) + rvm_aligned(4 * MOST_ROWS * a->keys_at_once) +
-           2 * rvm_aligned(4 * MOST_ROWS * depth);
+    return rvm_apart(rvm_aligned(4 * keys * a->width) + rvm_aligned(4 * keys * depth) +
+                     rvm_aligned(4 * MOST_ROWS * lines_of(a->width)) + rvm_aligned(4 * MOST_ROWS * a->keys_at_once) +
+                     2 * rvm_aligned(4 * MOST_ROWS * depth));
 }
 
 static Memory memory_of(const Attention *a, char *workspace) {

@@ -507,7 +507,7 @@ typedef struct {
 } Product;
 
 /* Bytes of the weights of a tile in float32. */
-static int64_t unpacked_bytes(const Linear *l) { return l->lines * LINE_WEIGHTS * RVM_TILE_BLOCKS * 4; }
+static int64_t unpacked_bytes(const Linear *l) { return rvm_apart(l->lines * LINE_WEIGHTS * RVM_TILE_BLOCKS * 4); }
 
 static int64_t product_time(const Linear *l, const Method *m, int64_t rows) {
     return rvm_time_for(rows * l->terms * l->columns / m->speed, (2 * l->terms + 4 * rows) * l->columns);

@@ -25,6 +25,12 @@ static inline int64_t rvm_aligned(int64_t bytes) {
     return (bytes + RVM_ALIGNMENT - 1) & ~(int64_t)(RVM_ALIGNMENT - 1);
 }
 
+/* Bytes of the workspace that a thread has for itself: a page more than it takes.  A processor fetches what follows in a
+ * page, and would take it from the thread that writes there. */
+#define RVM_PAGE 4096
+
+static inline int64_t rvm_apart(int64_t bytes) { return rvm_aligned(bytes) + RVM_PAGE; }
+
 /* The next part of the workspace. */
 static inline char *rvm_take(char **workspace, int64_t bytes) {
     char *part = (char *)(((uintptr_t)*workspace + RVM_ALIGNMENT - 1) & ~(uintptr_t)(RVM_ALIGNMENT - 1));

@@ -605,7 +605,7 @@ static RvmGrid depthwise_grid(const RvmKernelCall *call, const Conv *c) {
 }
 
 static int64_t copy_bytes(const Conv *c) {
-    return is_copied(c) ? rvm_aligned(c->padded_height * c->padded_width * LINE_BYTES) : 0;
+    return is_copied(c) ? rvm_apart(c->padded_height * c->padded_width * LINE_BYTES) : 0;
 }
 
 static int64_t depthwise_workspace(const RvmKernelCall *call) {
@@ -746,8 +746,8 @@ static Plan plan_of(const RvmKernelCall *call, const Conv *c) {
 
 /* The transforms of a part. */
 static int64_t part_bytes(const Conv *c, int64_t tiles) {
-    return rvm_aligned(c->inputs * 8) + rvm_aligned(PLANES * plane_floats(c->inputs, tiles) * 4) +
-           rvm_aligned(PLANES * plane_floats(c->outputs, tiles) * 4);
+    return rvm_apart(rvm_aligned(c->inputs * 8) + rvm_aligned(PLANES * plane_floats(c->inputs, tiles) * 4) +
+                     rvm_aligned(PLANES * plane_floats(c->outputs, tiles) * 4));
 }
 
 static int64_t winograd_workspace(const RvmKernelCall *call) {

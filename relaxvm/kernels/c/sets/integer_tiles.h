@@ -8,10 +8,11 @@
  *                  which are signed
  *   PIXELS         rows of the largest tile: 2, 4, 8 or 14
  *   BLOCKS         blocks of 16 outputs of it: 1 or 2
+ *   SPEED          products of quads of a nanosecond, about
  *   FEW, MANY      a tile of few rows has MANY blocks: a product of one row waits for each sum otherwise
  */
 
-/* sums[block][row][16] of `rows` rows from one on, and `blocks` blocks of outputs. */
+/* sums[block][row][16] of `rows` rows from one on, and `blocks` blocks of outputs, with what they begin with. */
 static inline __attribute__((always_inline)) TARGET void METHOD(tile)(const Bytes *b, int64_t first, int rows,
                                                                        int blocks, int32_t *sums) {
     const int nv = RVM_LINE_VECTORS;
@@ -22,9 +23,12 @@ static inline __attribute__((always_inline)) TARGET void METHOD(tile)(const Byte
 #pragma GCC unroll 8
     for (int i = 0; i < (rows + 2) / 3; i++) x[i] = b->x + (first + 3 * i) * step;
 #pragma GCC unroll 16
-    for (int r = 0; r < rows; r++)
+    for (int v = 0; v < blocks * nv; v++) {
+        vi start = {0};
+        if (b->start) memcpy(&start, b->start + v * RVM_LANES, sizeof start);
 #pragma GCC unroll 16
-        for (int v = 0; v < blocks * nv; v++) sum[r][v] = (vi){0};
+        for (int r = 0; r < rows; r++) sum[r][v] = start;
+    }
     for (int64_t t = 0; t < b->count; t++) {
         const int64_t at = b->terms[t];
         const int64_t quads = t < b->whole ? QUADS : b->left;
@@ -92,6 +96,7 @@ static const Tiles METHOD(tiles) = {
     .blocks = BLOCKS,
     .few = FEW,
     .many = MANY,
+    .speed = SPEED,
     .one = {EACH(ENTRY, 1)},
 #if BLOCKS == 2
     .two = {EACH(ENTRY, 2)},
@@ -110,6 +115,7 @@ static const Tiles METHOD(tiles) = {
 #undef BLOCKS
 #undef FEW
 #undef MANY
+#undef SPEED
 #undef ONE
 #undef ENTRY
 #undef EACH

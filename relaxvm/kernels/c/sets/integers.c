@@ -31,6 +31,7 @@
 #define MOST_SUMS (14 * 4 * RVM_BLOCK)  /* of a tile */
 #define RUN 224                         /* pixels whose inputs stay in the cache while all outputs are computed */
 #define CACHED_BYTES (1 << 18)          /* of inputs of a run */
+#define GATHERED_PIXELS 16              /* gathered line by line: what they are read from stays in the cache */
 
 typedef uint32_t vu __attribute__((vector_size(RVM_LANES * 4)));
 typedef uint16_t vu16 __attribute__((vector_size(RVM_LANES * 4)));
@@ -43,6 +44,7 @@ typedef uint8_t vbytes __attribute__((vector_size(RVM_LANES)));
 typedef struct {
     const uint8_t *x;
     const int8_t *weight;
+    const int32_t *start; /* what the sums of each output begin with; NULL for 0 */
     const int64_t *terms;
     int64_t count, whole, left;
     int64_t x_step, weight_block;
@@ -52,6 +54,7 @@ typedef void (*Tile)(const Bytes *b, int64_t first, int32_t *sums);
 
 typedef struct {
     int rows, blocks, few, many;
+    int speed; /* products of quads of a nanosecond, about */
     Tile one[14], two[14], of_few[3]; /* by rows, less 1 */
     /* In place of these, by AMX; `shapes` are those of its tiles, 0 at first. */
     void (*any)(const Bytes *b, int64_t first, int rows, int blocks, int32_t *sums, int *shapes);
@@ -99,6 +102,7 @@ static inline vi plain_dot(vi sum, vi x, vi w) {
 #define METHOD(name) plain_##name
 #define TARGET
 #define DOT plain_dot
+#define SPEED 50
 #if defined(__AVX512F__)
 #define PIXELS 8
 #define BLOCKS 2
@@ -129,6 +133,7 @@ static inline VNNI __attribute__((always_inline)) vi vnni_dot(vi sum, vi x, vi w
 #define METHOD(name) vnni_##name
 #define TARGET VNNI
 #define DOT vnni_dot
+#define SPEED 100
 #define PIXELS 14
 #define BLOCKS 2
 #define FEW 3
@@ -166,8 +171,8 @@ static AMX void amx_tile(const Bytes *b, int64_t first, int rows, int blocks, in
     if (*shapes != wanted) set_shapes(rows, (int)left);
     *shapes = wanted;
     __asm__ volatile("" ::: "memory"); /* the compiler does not know what the instructions read */
-    _tile_zero(0);
-    _tile_zero(1);
+    _tile_loadd(0, b->start, 0); /* each row the same */
+    if (blocks == 2) _tile_loadd(1, b->start + RVM_BLOCK, 0);
     if (blocks == 2) {
         for (; quads >= CHUNK_QUADS; quads -= CHUNK_QUADS, x += CHUNK_QUADS * QUAD, w += CHUNK_QUADS * QUAD * RVM_BLOCK) {
             _tile_loadd(2, x, b->x_step);
@@ -200,16 +205,16 @@ static AMX void amx_tile(const Bytes *b, int64_t first, int rows, int blocks, in
 /* Threads that leave tiles in use are slower to switch. */
 static AMX void release_tiles(void) { _tile_release(); }
 
-static const Tiles amx_tiles = {.rows = TILE_ROWS, .blocks = 2, .any = amx_tile};
+static const Tiles amx_tiles = {.rows = TILE_ROWS, .blocks = 2, .speed = 160, .any = amx_tile};
 #endif
 
 /* ---- what follows the sums ----------------------------------------------------------------------- */
 typedef struct {
-    const int32_t *corrections; /* a number to add, for each output */
     const float *factors, *more; /* of each output; NULL for none */
     int64_t function;
     int dtype;                   /* of the results */
     int is_divided;
+    int is_finite, is_small;     /* results are multiplied by finite numbers, and by such below 1 alone */
     float scale, zero, low, high; /* bounds include the zero point */
 } Finish;
 
@@ -249,21 +254,119 @@ static inline vbytes to_bytes(const Finish *f, vf x) {
     return low_bytes((to_nearest(x) + (int32_t)f->zero) & is_number);
 }
 
+#if defined(__SSE2__)
+/* Vectors with bytes: four of integers, in order, plus the zero point, saturated. */
+typedef uint8_t vpacked __attribute__((vector_size(RVM_LANES * 4)));
+#define PACKED_LINES (RVM_LANES / QUAD)
+
+static inline __attribute__((always_inline)) vpacked pack(const vi *x, vi16 zero, int is_signed) {
+#if defined(__AVX512F__)
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    __m512i low = _mm512_packs_epi32((__m512i)x[0], (__m512i)x[1]), high = _mm512_packs_epi32((__m512i)x[2], (__m512i)x[3]);
+    low = _mm512_adds_epi16(low, (__m512i)zero);
+    high = _mm512_adds_epi16(high, (__m512i)zero);
+    __m512i all = is_signed ? _mm512_packs_epi16(low, high) : _mm512_packus_epi16(low, high);
+    return (vpacked)_mm512_permutexvar_epi32(order, all);
+#elif defined(__AVX2__)
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    __m256i low = _mm256_packs_epi32((__m256i)x[0], (__m256i)x[1]), high = _mm256_packs_epi32((__m256i)x[2], (__m256i)x[3]);
+    low = _mm256_adds_epi16(low, (__m256i)zero);
+    high = _mm256_adds_epi16(high, (__m256i)zero);
+    __m256i all = is_signed ? _mm256_packs_epi16(low, high) : _mm256_packus_epi16(low, high);
+    return (vpacked)_mm256_permutevar8x32_epi32(all, order);
+#else
+    __m128i low = _mm_packs_epi32((__m128i)x[0], (__m128i)x[1]), high = _mm_packs_epi32((__m128i)x[2], (__m128i)x[3]);
+    low = _mm_adds_epi16(low, (__m128i)zero);
+    high = _mm_adds_epi16(high, (__m128i)zero);
+    return (vpacked)(is_signed ? _mm_packs_epi16(low, high) : _mm_packus_epi16(low, high));
+#endif
+}
+
+/* The nearest integers, halves to the even one, of numbers below 2 ** 31; lower ones than -2 ** 31 give that. */
+static inline vi nearest(vf x) {
+#if defined(__AVX512F__)
+    return (vi)_mm512_cvtps_epi32((__m512)x);
+#elif defined(__AVX2__)
+    return (vi)_mm256_cvtps_epi32((__m256)x);
+#else
+    return (vi)_mm_cvtps_epi32((__m128)x);
+#endif
+}
+
+/* Lines as bytes, PACKED_LINES at once, of finite numbers; `is_small`: the sums times a factor below 1 are in range. */
+static inline __attribute__((always_inline)) void pack_lines(const Finish *f, const int32_t *sums, int64_t lines,
+                                                             int64_t channel, const int32_t *row_sums, int is_signed,
+                                                             int has_more, int is_small, char *out, int64_t step) {
+    vf factor[RVM_LINE_VECTORS], more[RVM_LINE_VECTORS];
+    const vf high = rvm_all(f->high - f->zero);
+    const vi16 zero = (vi16){0} + (int16_t)f->zero;
+    memcpy(factor, f->factors + channel, sizeof factor);
+    if (has_more) memcpy(more, f->more + channel, sizeof more);
+    for (int64_t i = 0; i < lines; i += PACKED_LINES) {
+        vi whole[QUAD];
+#pragma GCC unroll 4
+        for (int j = 0; j < QUAD; j++) {
+            const int v = j % RVM_LINE_VECTORS, line = j / RVM_LINE_VECTORS;
+            vu sum;
+            memcpy(&sum, sums + i * RVM_BLOCK + j * RVM_LANES, sizeof sum);
+            if (row_sums) sum += (uint32_t)row_sums[i + line];
+            vf real = __builtin_convertvector((vi)sum, vf) * factor[v];
+            if (has_more) real += more[v];
+            if (!is_small) real = rvm_at_most(high, real);
+            whole[j] = nearest(real);
+        }
+        vpacked bytes = pack(whole, zero, is_signed);
+        if (step == RVM_BLOCK) memcpy(out + i * RVM_BLOCK, &bytes, sizeof bytes);
+        else
+            for (int line = 0; line < PACKED_LINES; line++)
+                memcpy(out + (i + line) * step, (const char *)&bytes + line * RVM_BLOCK, RVM_BLOCK);
+    }
+}
+
+static inline __attribute__((always_inline)) void pack_some(const Finish *f, const int32_t *sums, int64_t lines,
+                                                            int64_t channel, const int32_t *row_sums, char *out,
+                                                            int64_t step) {
+    int is_small = f->is_small && !f->more;
+    if (f->dtype == RVM_DTYPE_I8 && is_small) pack_lines(f, sums, lines, channel, row_sums, 1, 0, 1, out, step);
+    else if (f->dtype == RVM_DTYPE_I8) pack_lines(f, sums, lines, channel, row_sums, 1, f->more != NULL, 0, out, step);
+    else if (is_small && !row_sums) pack_lines(f, sums, lines, channel, NULL, 0, 0, 1, out, step);
+    else pack_lines(f, sums, lines, channel, row_sums, 0, f->more != NULL, 0, out, step);
+}
+
+/* As `finish_whole`, of finite numbers that become bytes. */
+static void finish_packed(const Finish *f, const int32_t *sums, int64_t lines, int64_t channel,
+                          const int32_t *row_sums, char *out, int64_t step) {
+    int64_t left = lines % PACKED_LINES, whole = lines - left;
+    pack_some(f, sums, whole, channel, row_sums, out, step);
+    if (!left) return;
+    int32_t last[PACKED_LINES * RVM_BLOCK] = {0}, last_sums[PACKED_LINES] = {0};
+    char bytes[PACKED_LINES * RVM_BLOCK];
+    memcpy(last, sums + whole * RVM_BLOCK, (size_t)left * RVM_BLOCK * 4);
+    if (row_sums) memcpy(last_sums, row_sums + whole, (size_t)left * 4);
+    pack_some(f, last, PACKED_LINES, channel, row_sums ? last_sums : NULL, bytes, RVM_BLOCK);
+    for (int64_t i = 0; i < left; i++) memcpy(out + (whole + i) * step, bytes + i * RVM_BLOCK, RVM_BLOCK);
+}
+#define HAS_PACKING 1
+#endif
+
 /* As `finish`, of whole lines of numbers that are multiplied, without a function: in one pass. */
 static void finish_whole(const Finish *f, const int32_t *sums, int64_t lines, int64_t channel, const int32_t *row_sums,
                          char *out, int64_t step) {
     const int is_real = f->dtype == RVM_DTYPE_F32;
+#ifdef HAS_PACKING
+    if (f->is_finite) {
+        finish_packed(f, sums, lines, channel, row_sums, out, step);
+        return;
+    }
+#endif
     const int32_t zero = (int32_t)f->zero;
     const vf low = rvm_all(f->low - f->zero), high = rvm_all(f->high - f->zero), scale = rvm_all(f->scale);
     for (int lane = 0; lane < RVM_BLOCK; lane += RVM_LANES) {
-        vu correction;
         const vf factor = rvm_load(f->factors + channel + lane);
         const vf more = f->more ? rvm_load(f->more + channel + lane) : rvm_all(0);
-        memcpy(&correction, f->corrections + channel + lane, sizeof correction);
         for (int64_t i = 0; i < lines; i++) {
             vu sum;
             memcpy(&sum, sums + i * RVM_BLOCK + lane, sizeof sum);
-            sum += correction;
             if (row_sums) sum += (uint32_t)row_sums[i];
             vf real = __builtin_convertvector((vi)sum, vf) * factor;
             if (f->more) real += more;
@@ -291,15 +394,12 @@ static void finish(const Finish *f, int32_t *sums, int64_t lines, int64_t channe
         return;
     }
     for (int lane = 0; lane < RVM_BLOCK; lane += RVM_LANES) {
-        vu correction;
         vf factor = f->factors ? rvm_load(f->factors + channel + lane) : rvm_all(1);
         vf more = f->more ? rvm_load(f->more + channel + lane) : rvm_all(0);
-        memcpy(&correction, f->corrections + channel + lane, sizeof correction);
         for (int64_t i = 0; i < lines; i++) {
             int32_t *at = sums + i * RVM_BLOCK + lane;
             vu sum;
             memcpy(&sum, at, sizeof sum);
-            sum += correction;
             if (row_sums) sum += (uint32_t)row_sums[i];
             if (f->factors) {
                 vf real = __builtin_convertvector((vi)sum, vf) * factor;
@@ -344,7 +444,7 @@ typedef struct {
     int64_t item;                              /* bytes from a pixel to the next one of `x` */
     int64_t terms;
     int64_t shift, quads;                      /* quads of the last line that have weights */
-    int is_linear, is_signed, is_copied, is_flat, is_gathered;
+    int is_linear, is_signed, is_copied, is_flat, is_gathered, is_narrow;
     int dtype;
     const Tiles *tiles;
     uint8_t x_zero;                            /* as unsigned */
@@ -353,10 +453,11 @@ typedef struct {
     int32_t *corrections, *row_sums, *pixel_sums;
     float *factors, *more;
     uint8_t *copy, *gathered;                  /* the latter of each thread, of a run of pixels */
+    int8_t *narrow;                            /* weights of quads that are used, one after the other */
     Finish finish;
     Bytes bytes;
     const uint8_t *x;                          /* the image, or its copy */
-    int64_t image, pixels, runs, run_pixels, output_tiles;
+    int64_t image, pixels, run_pixels, output_tiles;
     RvmGrid grid;
 } Product;
 
@@ -489,6 +590,8 @@ static int64_t take_all(Product *p, char *workspace) {
         copied = p->columns * row_bytes(p);
     } else {
         p->is_copied = p->is_signed || p->padded_height != p->height || p->padded_width != p->width;
+        /* Pixels are gathered from the image itself; sums of windows are those of the copy. */
+        if (p->is_gathered && !p->shift) p->is_copied = 0;
         copied = p->lines * p->padded_height * p->padded_width * RVM_BLOCK;
     }
     p->offsets = (int64_t *)rvm_take(&at, p->terms * 8);
@@ -499,6 +602,7 @@ static int64_t take_all(Product *p, char *workspace) {
     p->row_sums = (int32_t *)rvm_take(&at, p->shift ? p->rows * p->columns * 4 : 0);
     int64_t of_pixels = p->is_linear ? 0 : p->padded_height * p->padded_width;
     p->pixel_sums = (int32_t *)rvm_take(&at, p->shift ? of_pixels * 4 : 0);
+    p->narrow = (int8_t *)rvm_take(&at, p->is_narrow ? p->outputs * p->terms * p->quads * QUAD * RVM_BLOCK : 0);
     return at - workspace + RVM_ALIGNMENT;
 }
 
@@ -510,9 +614,11 @@ static int64_t workspace_of(const RvmKernelCall *call, int (*get)(const RvmKerne
 static int64_t linear_workspace(const RvmKernelCall *call) { return workspace_of(call, get_linear); }
 static int64_t conv_workspace(const RvmKernelCall *call) { return workspace_of(call, get_conv); }
 
-static int64_t product_time(const Product *p) {
+static int64_t weight_bytes(const Product *p) { return p->outputs * p->terms * LINE_WEIGHTS; }
+
+static int64_t product_time(const Product *p, const Tiles *tiles) {
     int64_t results = p->rows * p->columns * p->outputs * RVM_BLOCK;
-    return rvm_time_for(results * p->terms * QUAD, results * 4);
+    return results * p->terms * QUADS / tiles->speed + rvm_time_for(0, results * 2 + weight_bytes(p));
 }
 
 /* ---- before the products ------------------------------------------------------------------------- */
@@ -598,42 +704,102 @@ static int sum_windows(const RvmKernelCall *call, void *work, int64_t piece, int
 }
 
 /* ---- products ------------------------------------------------------------------------------------ */
-/* Pixels of windows whose lines are gathered, to be multiplied like rows of a linear layer. */
-static int64_t gathered_bytes(const Product *p) { return rvm_aligned(p->run_pixels * p->terms * RVM_BLOCK); }
+/* Pixels of windows whose lines are gathered, to be multiplied like rows of a linear layer.  What a thread has
+ * gathered stays for the next tiles of outputs. */
+typedef struct {
+    int64_t first, last;
+    uint8_t pixels[] __attribute__((aligned(RVM_ALIGNMENT)));
+} Gathered;
 
-static void gather(const Product *p, int64_t run, uint8_t *to) {
-    int64_t first = run * p->run_pixels, last = first + p->run_pixels < p->pixels ? first + p->run_pixels : p->pixels;
-    for (int64_t pixel = first; pixel < last; pixel++) {
-        int64_t y = pixel / p->columns, x = pixel % p->columns;
-        const uint8_t *from = p->bytes.x + (y * p->stride_y * p->padded_width + x * p->stride_x) * RVM_BLOCK;
-        for (int64_t t = 0; t < p->terms; t++, to += RVM_BLOCK) memcpy(to, from + p->offsets[t], RVM_BLOCK);
+/* Bytes of a pixel: all lines of its window, or the first quads of them. */
+static int64_t gathered_step(const Product *p) {
+    return p->is_narrow ? rvm_aligned(p->terms * p->quads * QUAD) : p->terms * RVM_BLOCK;
+}
+
+static int64_t gathered_bytes(const Product *p) {
+    return rvm_apart((int64_t)sizeof(Gathered) + p->run_pixels * gathered_step(p));
+}
+
+static inline __attribute__((always_inline)) void copy_pixels(const uint8_t *from, int64_t from_step, uint8_t *to,
+                                                              int64_t to_step, int64_t pixels, int64_t bytes,
+                                                              int is_signed) {
+    for (int64_t i = 0; i < pixels; i++, from += from_step, to += to_step) {
+        memcpy(to, from, (size_t)bytes);
+        if (is_signed)
+            for (int64_t j = 0; j < bytes; j++) to[j] ^= 128;
     }
 }
 
-/* One run of pixels, and a tile of outputs. */
-static int run_tile(const RvmKernelCall *call, const Product *p, int64_t run, int64_t o, const uint8_t *gathered,
-                    int *shapes) {
+static inline __attribute__((always_inline)) void fill_pixels(uint8_t byte, uint8_t *to, int64_t to_step, int64_t pixels,
+                                                              int64_t bytes) {
+    for (int64_t i = 0; i < pixels; i++, to += to_step) memset(to, byte, (size_t)bytes);
+}
+
+/* The windows of some pixels of a row. */
+static inline __attribute__((always_inline)) void gather_row(const Product *p, int64_t y, int64_t first, int64_t last,
+                                                             int64_t bytes, uint8_t *to) {
+    int64_t step = gathered_step(p), top = p->is_copied ? 0 : p->top, left = p->is_copied ? 0 : p->left;
+    int64_t height = p->is_copied ? p->padded_height : p->height, width = p->is_copied ? p->padded_width : p->width;
+    int is_signed = p->is_signed && !p->is_copied;
+    for (int64_t line = 0; line < p->lines; line++)
+        for (int64_t ky = 0; ky < p->tall; ky++) {
+            int64_t row = y * p->stride_y + ky * p->dilation_y - top;
+            int is_inside = row >= 0 && row < height;
+            const uint8_t *x = p->bytes.x + (line * height + (is_inside ? row : 0)) * width * RVM_BLOCK;
+            for (int64_t kx = 0; kx < p->wide; kx++, to += bytes) {
+                /* Pixels from `begin` to before `end` have this place of the window in the image. */
+                int64_t shift = kx * p->dilation_x - left, begin = first, end = last;
+                if (shift < 0) begin = (-shift + p->stride_x - 1) / p->stride_x;
+                if ((last - 1) * p->stride_x + shift >= width) end = (width - shift + p->stride_x - 1) / p->stride_x;
+                if (begin < first) begin = first;
+                if (end > last) end = last;
+                if (!is_inside || begin >= end) {
+                    fill_pixels(p->x_zero, to, step, last - first, bytes);
+                    continue;
+                }
+                fill_pixels(p->x_zero, to, step, begin - first, bytes);
+                copy_pixels(x + (begin * p->stride_x + shift) * RVM_BLOCK, p->stride_x * RVM_BLOCK,
+                            to + (begin - first) * step, step, end - begin, bytes, is_signed);
+                fill_pixels(p->x_zero, to + (end - first) * step, step, last - end, bytes);
+            }
+        }
+}
+
+static void gather(const Product *p, int64_t first, int64_t last, Gathered *g) {
+    if (g->first == first && g->last == last) return;
+    g->first = first;
+    g->last = last;
+    uint8_t *to = g->pixels;
+    for (int64_t pixel = first; pixel < last;) {
+        int64_t y = pixel / p->columns, x = pixel % p->columns, end = x + last - pixel;
+        if (end > p->columns) end = p->columns;
+        if (end > x + GATHERED_PIXELS) end = x + GATHERED_PIXELS;
+        if (p->is_narrow) {
+            if (p->quads == 1) gather_row(p, y, x, end, QUAD, to);
+            else gather_row(p, y, x, end, p->quads * QUAD, to);
+        } else {
+            gather_row(p, y, x, end, RVM_BLOCK, to);
+        }
+        to += (end - x) * gathered_step(p);
+        pixel += end - x;
+    }
+}
+
+/* Pixels of a row, or of the image where rows do not matter, and a tile of outputs. */
+static int run_tile(const RvmKernelCall *call, const Product *p, int64_t row, int64_t first, int64_t last, int64_t o,
+                    const Gathered *gathered, int *shapes) {
     const Tiles *tiles = p->tiles;
     Bytes bytes = p->bytes;
-    int64_t row = 0, first = run * p->run_pixels, last, item = is_byte(p->dtype) ? 1 : 4, at;
-    int64_t origin = p->is_gathered ? first : 0;
-    if (p->is_gathered) bytes.x = gathered;
-    if (!p->is_linear && !p->is_flat && !p->is_gathered) {
-        int64_t in_row = (p->columns + p->run_pixels - 1) / p->run_pixels;
-        row = run / in_row;
-        first = run % in_row * p->run_pixels;
-        bytes.x += row * p->stride_y * p->padded_width * RVM_BLOCK;
-        last = p->columns;
-    } else {
-        last = p->pixels;
-    }
-    if (last > first + p->run_pixels) last = first + p->run_pixels;
+    int64_t item = is_byte(p->dtype) ? 1 : 4, origin = gathered ? first : 0, at;
+    if (gathered) bytes.x = gathered->pixels;
+    else if (!p->is_linear && !p->is_flat) bytes.x += row * p->stride_y * p->padded_width * RVM_BLOCK;
     int is_few = p->pixels <= tiles->few, most = is_few ? tiles->many : tiles->blocks;
     int blocks = p->outputs - o < most ? 1 : most;
     int64_t end = p->outputs - o < most ? p->outputs : o + most; /* left ones, one by one */
     char *out = p->call->buffers[OUT].data;
     for (; o < end; o += blocks) {
         bytes.weight = p->bytes.weight + o * bytes.weight_block;
+        bytes.start = p->corrections + o * RVM_BLOCK;
         int64_t parts = (last - first + tiles->rows - 1) / tiles->rows;
         for (int64_t part = 0; part < parts; part++) {
             int32_t sums[MOST_SUMS] __attribute__((aligned(RVM_ALIGNMENT)));
@@ -663,15 +829,23 @@ static int run_some(const RvmKernelCall *call, void *work, int64_t piece, int th
     const Product *p = (const Product *)work;
     RvmPart part = rvm_part(&p->grid, piece);
     int64_t most = p->pixels <= p->tiles->few ? p->tiles->many : p->tiles->blocks;
+    /* Pixels of rows that are after each other are one row, but where windows reach beyond its ends. */
+    int are_joined = p->is_linear || p->is_flat || p->is_gathered;
+    int64_t columns = p->is_linear ? 1 : p->columns, first = are_joined ? 0 : part.outer;
+    int64_t rows = are_joined ? 1 : part.outer_end;
     int shapes = 0, is_over = 0;
-    uint8_t *gathered = p->is_gathered ? p->gathered + thread * gathered_bytes(p) : NULL;
-    for (int64_t i = part.outer; i < part.outer_end && !is_over; i++) {
-        if (gathered) {
-            gather(p, i, gathered);
-            is_over = rvm_must_stop(call, p->run_pixels * p->terms * RVM_BLOCK);
+    Gathered *gathered = p->is_gathered ? (Gathered *)(p->gathered + thread * gathered_bytes(p)) : NULL;
+    for (int64_t row = first; row < rows && !is_over; row++) {
+        int64_t pixel = are_joined ? part.outer * columns : 0, end = are_joined ? part.outer_end * columns : p->columns;
+        for (int64_t last; pixel < end && !is_over; pixel = last) {
+            last = pixel + p->run_pixels < end ? pixel + p->run_pixels : end;
+            if (gathered) {
+                gather(p, pixel, last, gathered);
+                is_over = rvm_must_stop(call, p->run_pixels * p->terms * RVM_BLOCK);
+            }
+            for (int64_t j = part.inner; j < part.inner_end && !is_over; j++)
+                is_over = run_tile(call, p, row, pixel, last, j * most, gathered, &shapes);
         }
-        for (int64_t j = part.inner; j < part.inner_end && !is_over; j++)
-            is_over = run_tile(call, p, i, j * most, gathered, &shapes);
     }
 #ifdef HAS_AMX
     if (shapes) release_tiles();
@@ -686,6 +860,19 @@ static const float *spread(const RvmBuffer *b, const Product *p, float *to) {
     int64_t length = rvm_length(b);
     for (int64_t i = 0; i < p->outputs * RVM_BLOCK; i++) to[i] = length == 1 ? *from : i < length ? from[i] : 0;
     return to;
+}
+
+/* Whether all of them are nearer to zero than a positive number, NaN not. */
+static int are_below(const float *x, int64_t count, float bound) {
+    uint32_t most = 0, limit;
+    memcpy(&limit, &bound, sizeof limit);
+    for (int64_t i = 0; x && i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, x + i, sizeof bits);
+        bits &= 0x7fffffff; /* without the sign, in the order of the numbers */
+        most = bits > most ? bits : most;
+    }
+    return most < limit;
 }
 
 static float byte_at(const RvmBuffer *b) {
@@ -714,34 +901,56 @@ static void prepare(Product *p) {
         p->corrections[i] = (int32_t)(more - (uint32_t)zero * sums[i]);
     }
     p->finish = finish_of(b + SCALE, b + ZERO, p->dtype);
-    p->finish.corrections = p->corrections;
     p->finish.factors = spread(b + FACTOR, p, p->factors);
     p->finish.more = spread(b + MORE, p, p->more);
     p->finish.function = ((const IntegerParams *)p->call->params)->function;
+    int64_t outputs = p->outputs * RVM_BLOCK;
+    p->finish.is_finite = is_byte(p->dtype) && !p->finish.is_divided && are_below(p->finish.factors, outputs, INFINITY) &&
+                          are_below(p->finish.more, outputs, INFINITY);
+    p->finish.is_small = are_below(p->finish.factors, outputs, 1);
 }
 
 /* Quads of the last line of inputs that have other weights than -shift. */
 static int64_t used_quads(const Product *p) {
-    const int8_t *weight = (const int8_t *)p->call->buffers[WEIGHT].data, none = (int8_t)-p->shift;
+    const int8_t *weight = (const int8_t *)p->call->buffers[WEIGHT].data;
     int64_t taps = p->tall * p->wide, used = 1;
-    for (int64_t o = 0; o < p->outputs; o++) {
+    int8_t none[QUAD * RVM_BLOCK];
+    memset(none, (int)-p->shift, sizeof none);
+    for (int64_t o = 0; o < p->outputs && used < QUADS; o++) {
         const int8_t *last = weight + ((o + 1) * p->lines - 1) * taps * LINE_WEIGHTS;
         for (int64_t t = 0; t < taps; t++, last += LINE_WEIGHTS)
-            for (int64_t i = LINE_WEIGHTS - 1; i >= used * QUAD * RVM_BLOCK; i--)
-                if (last[i] != none) {
-                    used = i / (QUAD * RVM_BLOCK) + 1;
-                    break;
-                }
-        if (used == QUADS) break;
+            for (int64_t q = QUADS; q > used; q--)
+                if (memcmp(last + (q - 1) * QUAD * RVM_BLOCK, none, sizeof none)) used = q;
     }
     return used;
 }
 
 /* Pixels whose inputs stay in the cache while all outputs are computed. */
 static int64_t run_pixels_of(const Product *p, const Tiles *tiles) {
-    int64_t of_pixel = p->is_linear ? p->item : (p->is_gathered ? p->terms : p->lines) * RVM_BLOCK;
+    int64_t of_pixel = p->is_linear ? p->item : p->is_gathered ? gathered_step(p) : p->lines * RVM_BLOCK;
     int64_t pixels = CACHED_BYTES / (of_pixel > 1 ? of_pixel : 1) / tiles->rows * tiles->rows;
     return pixels < tiles->rows ? tiles->rows : pixels > RUN ? RUN : pixels;
+}
+
+/* What is used of weights of lines of a few channels. */
+static const int8_t *narrow_weights(const Product *p) {
+    const int8_t *from = (const int8_t *)p->call->buffers[WEIGHT].data;
+    int64_t bytes = p->quads * QUAD * RVM_BLOCK;
+    for (int64_t i = 0; i < p->outputs * p->terms; i++)
+        memcpy(p->narrow + i * bytes, from + i * LINE_WEIGHTS, (size_t)bytes);
+    return p->narrow;
+}
+
+/* Threads have rows of their own, which they may have written before: what another one has written comes slowly.  Where
+ * weights are more than twice as many bytes, which each of them would read, they have outputs of their own. */
+static RvmGrid divide_product(const RvmKernelCall *call, const Product *p, int64_t time) {
+    int64_t rows = p->is_linear ? p->columns : p->rows;
+    RvmGrid grid;
+    if (weight_bytes(p) <= 2 * p->lines * p->height * p->width * RVM_BLOCK)
+        return rvm_divide_rows(call, time, rows, p->output_tiles);
+    grid = rvm_divide(call, time, 1, p->output_tiles);
+    grid.outer = rows;
+    return grid;
 }
 
 static int run_product(const RvmKernelCall *call, Product *p, const Tiles *tiles) {
@@ -754,7 +963,7 @@ static int run_product(const RvmKernelCall *call, Product *p, const Tiles *tiles
     if (p->is_linear) {
         for (int64_t t = 0; t < p->terms; t++) p->offsets[t] = t * RVM_BLOCK;
     } else {
-        p->quads = p->is_gathered ? QUADS : used_quads(p);
+        if (!p->is_narrow) p->quads = p->is_gathered ? QUADS : used_quads(p);
         offset = p->offsets;
         for (int64_t i = 0; i < p->lines; i++)
             for (int64_t ky = 0; ky < p->tall; ky++)
@@ -762,21 +971,19 @@ static int run_product(const RvmKernelCall *call, Product *p, const Tiles *tiles
                     *offset++ = ((i * p->padded_height + ky * p->dilation_y) * p->padded_width + kx * p->dilation_x) *
                                 RVM_BLOCK;
     }
-    p->bytes = (Bytes){.weight = (const int8_t *)call->buffers[WEIGHT].data,
+    p->bytes = (Bytes){.weight = p->is_narrow ? narrow_weights(p) : (const int8_t *)call->buffers[WEIGHT].data,
                        .terms = p->offsets,
                        .count = p->terms,
                        .whole = p->quads < QUADS ? (p->lines - 1) * taps : p->terms,
                        .left = p->quads,
-                       .weight_block = p->terms * LINE_WEIGHTS};
-    p->bytes.x_step = p->is_gathered  ? p->terms * RVM_BLOCK
+                       .weight_block = p->terms * (p->is_narrow ? p->quads * QUAD * RVM_BLOCK : LINE_WEIGHTS)};
+    p->bytes.x_step = p->is_gathered  ? gathered_step(p)
                       : !p->is_linear ? p->stride_x * RVM_BLOCK
                       : p->is_copied  ? row_bytes(p)
                                       : p->item;
     p->pixels = p->rows * p->columns;
-    int64_t time = product_time(p);
+    int64_t time = product_time(p, tiles);
     p->run_pixels = run_pixels_of(p, tiles);
-    p->runs = p->is_linear || p->is_flat || p->is_gathered ? (p->pixels + p->run_pixels - 1) / p->run_pixels
-                                         : p->rows * ((p->columns + p->run_pixels - 1) / p->run_pixels);
     int64_t most = p->pixels <= tiles->few ? tiles->many : tiles->blocks;
     p->output_tiles = (p->outputs + most - 1) / most;
     int64_t bytes = p->lines * p->height * p->width * RVM_BLOCK;
@@ -795,7 +1002,9 @@ static int run_product(const RvmKernelCall *call, Product *p, const Tiles *tiles
             p->grid = rvm_divide(call, time, p->rows, 1);
             if (!p->is_linear && rvm_run_grid(call, &p->grid, sum_windows, p)) return RVM_FAILED;
         }
-        p->grid = rvm_divide(call, time, p->runs, p->output_tiles);
+        for (int i = 0; p->is_gathered && i < call->threads; i++)
+            ((Gathered *)(p->gathered + i * gathered_bytes(p)))->last = -1;
+        p->grid = divide_product(call, p, time);
         if (rvm_run_grid(call, &p->grid, run_some, p)) return RVM_FAILED;
     }
     return RVM_OK;
@@ -830,11 +1039,12 @@ static int amx_linear(const RvmKernelCall *call) {
     return run_product(call, &p, &amx_tiles);
 }
 
-#define FEWEST_LINES 4 /* of a pixel, to fill a tile */
-
+/* Lines of one pixel after the other are rows already. */
 static int get_gathered(const RvmKernelCall *call, Product *p) {
-    if (!has_amx() || !get_conv(call, p) || p->terms < FEWEST_LINES || p->rows * p->columns < FEWEST_ROWS) return 0;
-    p->is_gathered = 1;
+    if (!has_amx() || !get_conv(call, p) || p->rows * p->columns < FEWEST_ROWS) return 0;
+    p->is_gathered = !p->is_flat || p->lines > 1 || p->is_signed;
+    p->quads = p->lines == 1 ? used_quads(p) : QUADS;
+    p->is_narrow = p->is_gathered && p->quads < QUADS;
     p->run_pixels = run_pixels_of(p, &amx_tiles);
     return 1;
 }
@@ -842,7 +1052,7 @@ static int get_gathered(const RvmKernelCall *call, Product *p) {
 static int64_t gathered_workspace(const RvmKernelCall *call) {
     Product p;
     if (!get_gathered(call, &p)) return -1;
-    return take_all(&p, NULL) + call->threads * gathered_bytes(&p) + RVM_ALIGNMENT;
+    return take_all(&p, NULL) + (p.is_gathered ? call->threads * gathered_bytes(&p) : 0) + RVM_ALIGNMENT;
 }
 
 static int amx_conv2d(const RvmKernelCall *call) {
@@ -852,9 +1062,9 @@ static int amx_conv2d(const RvmKernelCall *call) {
 #endif
 
 /* ---- depthwise ----------------------------------------------------------------------------------- */
-/* Each channel by itself: x as of other convolutions, weight int16 [blocks, height, width, 16].  Sums are of
- * float32, which holds them exactly: of at most MOST_TAPS products of 9 bits and 8.  Rows of the image are
- * converted once for all windows that they are in. */
+/* Each channel by itself: x as of other convolutions, weight int16 [blocks, height, width, 16].  Rows of the image are
+ * converted once for all windows that they are in: by VNNI to what it multiplies, or to float32, which holds the sums
+ * exactly, of at most MOST_TAPS products of 9 bits and 8. */
 #define MOST_TAPS 256
 #define SOME_PIXELS 7
 
@@ -877,7 +1087,7 @@ static int get_depthwise(const RvmKernelCall *call, Product *p) {
 
 /* Of a thread: rows of the image, as floats, and weights of a block. */
 static int64_t depthwise_bytes(const Product *p) {
-    return rvm_aligned(p->tall * p->padded_width * RVM_BLOCK * 4) + rvm_aligned(p->tall * p->wide * RVM_BLOCK * 4);
+    return rvm_apart(rvm_aligned(p->tall * p->padded_width * RVM_BLOCK * 4) + p->tall * p->wide * RVM_BLOCK * 4);
 }
 
 static int64_t take_vectors(Product *p, char *workspace) {
@@ -890,9 +1100,17 @@ static int64_t take_vectors(Product *p, char *workspace) {
     return at - workspace;
 }
 
+/* As of products: threads have rows of their own, or blocks where there are many on a small image, since the weights
+ * of the product before it, which are as many times the channels, decide there. */
 static void divide_depthwise(const RvmKernelCall *call, Product *p) {
-    int64_t results = p->images * p->rows * p->columns * p->outputs * RVM_BLOCK;
-    p->grid = rvm_divide(call, rvm_time_for(results * p->tall * p->wide, results * 6), p->images * p->outputs, p->rows);
+    int64_t pixels = p->rows * p->columns, results = p->images * pixels * p->outputs * RVM_BLOCK;
+    int64_t time = rvm_time_for(results * p->tall * p->wide / 2, results * 6);
+    if (p->outputs * RVM_BLOCK <= 2 * pixels) {
+        p->grid = rvm_divide_rows(call, time, p->images * p->rows, p->outputs);
+        return;
+    }
+    p->grid = rvm_divide(call, time, 1, p->outputs);
+    p->grid.outer = p->images * p->rows;
 }
 
 static int64_t depthwise_workspace(const RvmKernelCall *call) {
@@ -935,10 +1153,12 @@ static void widen_row(const Product *p, const uint8_t *x, int is_inside, float *
 /* Sums of some pixels of a row, exact. */
 static inline __attribute__((always_inline)) void slide(const Product *p, float *const *rows, const float *weight,
                                                         int64_t pixel, int pixels, int wide, int64_t step,
-                                                        int64_t apart, int32_t *sums) {
+                                                        int64_t apart, const int32_t *start, int32_t *sums) {
     for (int lane = 0; lane < RVM_BLOCK; lane += RVM_LANES) {
         vf sum[SOME_PIXELS];
+        vu first;
         const float *w = weight + lane;
+        memcpy(&first, start + lane, sizeof first);
 #pragma GCC unroll 8
         for (int i = 0; i < pixels; i++) sum[i] = rvm_all(0);
         for (int64_t ky = 0; ky < p->tall; ky++) {
@@ -953,84 +1173,276 @@ static inline __attribute__((always_inline)) void slide(const Product *p, float 
         }
 #pragma GCC unroll 8
         for (int i = 0; i < pixels; i++) {
-            vi whole = __builtin_convertvector(sum[i], vi);
+            vu whole = (vu)__builtin_convertvector(sum[i], vi) + first;
             memcpy(sums + i * RVM_BLOCK + lane, &whole, sizeof whole);
         }
     }
 }
 
 static void slide_row(const Product *p, float *const *rows, const float *weight, int64_t pixel, int pixels,
-                      int32_t *sums) {
+                      const int32_t *start, int32_t *sums) {
     if (pixels == SOME_PIXELS && p->dilation_x == 1 && p->wide == 3 && p->stride_x == 1)
-        slide(p, rows, weight, pixel, SOME_PIXELS, 3, 1, 1, sums);
+        slide(p, rows, weight, pixel, SOME_PIXELS, 3, 1, 1, start, sums);
     else if (pixels == SOME_PIXELS && p->dilation_x == 1 && p->wide == 3 && p->stride_x == 2)
-        slide(p, rows, weight, pixel, SOME_PIXELS, 3, 2, 1, sums);
+        slide(p, rows, weight, pixel, SOME_PIXELS, 3, 2, 1, start, sums);
     else if (pixels == SOME_PIXELS && p->dilation_x == 1 && p->wide == 5 && p->stride_x == 1)
-        slide(p, rows, weight, pixel, SOME_PIXELS, 5, 1, 1, sums);
+        slide(p, rows, weight, pixel, SOME_PIXELS, 5, 1, 1, start, sums);
     else
         for (int i = 0; i < pixels; i++)
-            slide(p, rows, weight, pixel + i, 1, (int)p->wide, p->stride_x, p->dilation_x, sums + i * RVM_BLOCK);
+            slide(p, rows, weight, pixel + i, 1, (int)p->wide, p->stride_x, p->dilation_x, start,
+                  sums + i * RVM_BLOCK);
 }
 
-static int run_depthwise(const RvmKernelCall *call, void *work, int64_t piece, int thread) {
-    const Product *p = (const Product *)work;
-    RvmPart part = rvm_part(&p->grid, piece);
-    char *workspace = (char *)p->copy + thread * depthwise_bytes(p);
-    int64_t line = p->padded_width * RVM_BLOCK, taps = p->tall * p->wide * RVM_BLOCK;
+/* Rows of an image of one block of channels, in the workspace of a thread. */
+typedef int (*DepthwiseRows)(const RvmKernelCall *call, const Product *p, const RvmRows *taken, int64_t block,
+                             char *workspace);
+
+static const uint8_t *plane_of(const Product *p, int64_t image, int64_t block) {
+    return (const uint8_t *)p->call->buffers[X].data + (image * p->outputs + block) * p->height * p->width * RVM_BLOCK;
+}
+
+static char *results_of(const Product *p, int64_t image, int64_t block, int64_t y) {
+    int64_t item = is_byte(p->dtype) ? 1 : 4;
+    return p->call->buffers[OUT].data + ((image * p->outputs + block) * p->rows + y) * p->columns * RVM_BLOCK * item;
+}
+
+static int widened_rows(const RvmKernelCall *call, const Product *p, const RvmRows *taken, int64_t block,
+                        char *workspace) {
+    int64_t line = p->padded_width * RVM_BLOCK, taps = p->tall * p->wide * RVM_BLOCK, channel = block * RVM_BLOCK;
+    int64_t item = is_byte(p->dtype) ? 1 : 4, done = INT64_MIN;
     float *ring = (float *)workspace, *weight = (float *)(workspace + rvm_aligned(p->tall * line * 4));
     float *rows[MOST_TAPS];
-    for (int64_t unit = part.outer; unit < part.outer_end; unit++) {
-        const uint8_t *x = (const uint8_t *)call->buffers[X].data + unit * p->height * p->width * RVM_BLOCK;
-        const int16_t *from = (const int16_t *)call->buffers[WEIGHT].data + unit % p->outputs * taps;
-        int64_t channel = unit % p->outputs * RVM_BLOCK, item = is_byte(p->dtype) ? 1 : 4, done = INT64_MIN;
-        for (int64_t i = 0; i < taps; i++) weight[i] = from[i];
-        for (int64_t y = part.inner; y < part.inner_end; y++) {
-            /* Padded rows y * stride + ky * dilation; with windows whose rows are next to each other, those that
-             * the last windows had are still there. */
-            for (int64_t ky = 0; ky < p->tall; ky++) {
-                int64_t row = y * p->stride_y + ky * p->dilation_y;
-                int64_t place = p->dilation_y == 1 ? row % p->tall : ky;
-                rows[ky] = ring + place * line;
-                if (p->dilation_y == 1 && row <= done) continue;
-                int64_t inside = row - p->top;
-                widen_row(p, x + inside * p->width * RVM_BLOCK, inside >= 0 && inside < p->height, rows[ky]);
-                done = row;
-            }
-            char *out = call->buffers[OUT].data + (unit * p->rows + y) * p->columns * RVM_BLOCK * item;
-            for (int64_t at = 0; at < p->columns; at += SOME_PIXELS) {
-                int32_t sums[SOME_PIXELS * RVM_BLOCK] __attribute__((aligned(RVM_ALIGNMENT)));
-                int some = p->columns - at < SOME_PIXELS ? (int)(p->columns - at) : SOME_PIXELS;
-                slide_row(p, rows, weight, at, some, sums);
-                finish(&p->finish, sums, some, channel, NULL, out + at * RVM_BLOCK * item, RVM_BLOCK, RVM_BLOCK);
-            }
-            if (rvm_must_stop(call, p->columns * RVM_BLOCK * (p->tall * p->wide + 64))) return RVM_FAILED;
+    const uint8_t *x = plane_of(p, taken->image, block);
+    const int16_t *from = (const int16_t *)call->buffers[WEIGHT].data + block * taps;
+    for (int64_t i = 0; i < taps; i++) weight[i] = from[i];
+    for (int64_t y = taken->first; y < taken->end; y++) {
+        /* Padded rows y * stride + ky * dilation; with windows whose rows are next to each other, those that
+         * the last windows had are still there. */
+        for (int64_t ky = 0; ky < p->tall; ky++) {
+            int64_t row = y * p->stride_y + ky * p->dilation_y;
+            int64_t place = p->dilation_y == 1 ? row % p->tall : ky;
+            rows[ky] = ring + place * line;
+            if (p->dilation_y == 1 && row <= done) continue;
+            int64_t inside = row - p->top;
+            widen_row(p, x + inside * p->width * RVM_BLOCK, inside >= 0 && inside < p->height, rows[ky]);
+            done = row;
         }
+        char *out = results_of(p, taken->image, block, y);
+        for (int64_t at = 0; at < p->columns; at += SOME_PIXELS) {
+            int32_t sums[SOME_PIXELS * RVM_BLOCK] __attribute__((aligned(RVM_ALIGNMENT)));
+            int some = p->columns - at < SOME_PIXELS ? (int)(p->columns - at) : SOME_PIXELS;
+            slide_row(p, rows, weight, at, some, p->corrections + channel, sums);
+            finish(&p->finish, sums, some, channel, NULL, out + at * RVM_BLOCK * item, RVM_BLOCK, RVM_BLOCK);
+        }
+        if (rvm_must_stop(call, p->columns * RVM_BLOCK * (p->tall * p->wide + 64))) return RVM_FAILED;
     }
     return RVM_OK;
 }
 
-/* Whether all sums are exact. */
-static int are_small(const Product *p) {
-    const int16_t *weight = (const int16_t *)p->call->buffers[WEIGHT].data;
-    for (int64_t i = 0; i < p->outputs * p->tall * p->wide * RVM_BLOCK; i++)
-        if (weight[i] < -256 || weight[i] > 256) return 0;
-    return 1;
+typedef struct {
+    Product p;
+    DepthwiseRows rows;
+    int64_t bytes; /* of the workspace of a thread */
+} Depthwise;
+
+static int run_depthwise(const RvmKernelCall *call, void *work, int64_t piece, int thread) {
+    const Depthwise *d = (const Depthwise *)work;
+    RvmPart part = rvm_part(&d->p.grid, piece);
+    RvmRows rows;
+    while (rvm_take_rows(&part, d->p.rows, &rows))
+        for (int64_t b = part.inner; b < part.inner_end; b++)
+            if (d->rows(call, &d->p, &rows, b, (char *)d->p.copy + thread * d->bytes)) return RVM_FAILED;
+    return RVM_OK;
 }
 
-static int depthwise(const RvmKernelCall *call) {
-    Product p;
+static int are_small(const Product *p, int least, int most) {
+    const int16_t *weight = (const int16_t *)p->call->buffers[WEIGHT].data;
+    int beyond = 0;
+    for (int64_t i = 0; i < p->outputs * p->tall * p->wide * RVM_BLOCK; i++)
+        beyond |= (weight[i] < least) | (weight[i] > most);
+    return !beyond;
+}
+
+static int run_all_depthwise(const RvmKernelCall *call, Depthwise *d) {
     char *workspace = call->workspace;
-    if (!get_depthwise(call, &p) || !are_small(&p)) return RVM_ASK_REFERENCE;
-    divide_depthwise(call, &p);
-    take_vectors(&p, (char *)rvm_take(&workspace, 0));
-    prepare(&p);
-    /* The zero point was taken from the image. */
+    divide_depthwise(call, &d->p);
+    take_vectors(&d->p, (char *)rvm_take(&workspace, 0));
+    prepare(&d->p);
+    /* The zero point is taken out with the weights as they are, whatever their sums are said to be. */
     const RvmBuffer *bias = call->buffers + BIAS;
     const int32_t *from = (const int32_t *)bias->data;
     int64_t biases = is_absent(bias) ? 0 : rvm_length(bias);
-    for (int64_t i = 0; i < p.outputs * RVM_BLOCK; i++) p.corrections[i] = biases == 1 ? *from : i < biases ? from[i] : 0;
-    return rvm_run_grid(call, &p.grid, run_depthwise, &p);
+    for (int64_t i = 0; i < d->p.outputs * RVM_BLOCK; i++)
+        d->p.corrections[i] = biases == 1 ? *from : i < biases ? from[i] : 0;
+    return rvm_run_grid(call, &d->p.grid, run_depthwise, d);
 }
+
+static int depthwise(const RvmKernelCall *call) {
+    Depthwise d = {.rows = widened_rows};
+    if (!get_depthwise(call, &d.p) || !are_small(&d.p, -256, 256)) return RVM_ASK_REFERENCE;
+    d.bytes = depthwise_bytes(&d.p);
+    return run_all_depthwise(call, &d);
+}
+
+#ifdef HAS_VNNI
+/* A lane of 32 bits has four pixels of a channel, from an even one on, in place of four channels of a pixel: vector i of
+ * a row begins with pixel 2 * i.  Places of a window in a row are `quads` of them, every second vector, for windows that
+ * begin with an even pixel; weights of the others come one byte later. */
+#define SLIDES 8 /* results of a tile */
+
+static int64_t quads_of(const Product *p) { return (p->wide + 1 + QUAD - 1) / QUAD; }
+
+/* Vectors of a row: those of whole tiles. */
+static int64_t pairs_of(const Product *p) {
+    int64_t tiles = (p->columns + SLIDES - 1) / SLIDES;
+    return (tiles * SLIDES - 1) * p->stride_x / 2 + 2 * (quads_of(p) - 1) + 1;
+}
+
+static int64_t slid_row_bytes(const Product *p) { return pairs_of(p) * RVM_BLOCK * QUAD; }
+static int64_t slid_weight_bytes(const Product *p) { return 2 * p->tall * quads_of(p) * RVM_BLOCK * QUAD; }
+static int64_t slid_bytes(const Product *p) { return rvm_apart(p->tall * slid_row_bytes(p) + slid_weight_bytes(p)); }
+
+static int get_slid(const RvmKernelCall *call, Product *p) {
+    return __builtin_cpu_supports("avx512vnni") && get_depthwise(call, p) && p->dilation_x == 1;
+}
+
+static int64_t slid_workspace(const RvmKernelCall *call) {
+    Product p;
+    if (!get_slid(call, &p)) return -1;
+    divide_depthwise(call, &p);
+    return take_vectors(&p, NULL) + p.grid.threads * slid_bytes(&p) + RVM_ALIGNMENT;
+}
+
+/* Bits for the lanes of four pixels from one on: whether they are in the image. */
+static __mmask16 lanes_inside(int64_t first, int64_t width) {
+    int bits = 0;
+    for (int i = 0; i < QUAD; i++)
+        if (first + i >= 0 && first + i < width) bits |= 15 << QUAD * i;
+    return (__mmask16)bits;
+}
+
+/* The vectors of a row, with the zero point around it. */
+static void pair_row(const Product *p, const uint8_t *x, int is_inside, uint8_t *to) {
+    const __m512i pixels = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    const __m512i channels = _mm512_broadcast_i32x4(
+        _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
+    const __m512i flip = _mm512_set1_epi8(p->is_signed ? -128 : 0);
+    const __m512i zero = _mm512_xor_si512(_mm512_set1_epi8((char)p->x_zero), flip);
+    int64_t pairs = pairs_of(p), pixel = -p->left;
+    if (!is_inside) {
+        memset(to, p->x_zero, (size_t)slid_row_bytes(p));
+        return;
+    }
+    for (int64_t i = 0; i < pairs; i++, pixel += 2, to += RVM_BLOCK * QUAD) {
+        __m512i four;
+        if (pixel >= 0 && pixel + QUAD <= p->width) four = _mm512_loadu_si512(x + pixel * RVM_BLOCK);
+        else four = _mm512_mask_loadu_epi32(zero, lanes_inside(pixel, p->width), x + pixel * RVM_BLOCK);
+        four = _mm512_shuffle_epi8(_mm512_permutexvar_epi32(pixels, _mm512_xor_si512(four, flip)), channels);
+        _mm512_storeu_si512(to, four);
+    }
+}
+
+/* weight[0 or 1][row][quad][16][4]: of windows that begin with an even and with an odd pixel; and what sums begin with,
+ * the bias without what the zero point adds to them. */
+static void pair_weights(const Product *p, int64_t block, int8_t *to, int32_t *start) {
+    int64_t quads = quads_of(p), taps = p->tall * p->wide;
+    const int16_t *from = (const int16_t *)p->call->buffers[WEIGHT].data + block * taps * RVM_BLOCK;
+    __m512i sum = _mm512_setzero_si512();
+    for (int64_t i = 0; i < taps; i++)
+        sum = _mm512_add_epi32(sum, _mm512_cvtepi16_epi32(_mm256_loadu_si256((const void *)(from + i * RVM_BLOCK))));
+    sum = _mm512_mullo_epi32(sum, _mm512_set1_epi32(p->x_zero));
+    _mm512_storeu_si512(start, _mm512_sub_epi32(_mm512_loadu_si512(p->corrections + block * RVM_BLOCK), sum));
+    for (int64_t begin = 0; begin < 2; begin++)
+        for (int64_t ky = 0; ky < p->tall; ky++)
+            for (int64_t q = 0; q < quads; q++, to += RVM_BLOCK * QUAD) {
+                __m512i all = _mm512_setzero_si512();
+                for (int i = 0; i < QUAD; i++) {
+                    int64_t kx = q * QUAD + i - begin;
+                    if (kx < 0 || kx >= p->wide) continue;
+                    __m256i one = _mm256_loadu_si256((const void *)(from + (ky * p->wide + kx) * RVM_BLOCK));
+                    __m512i byte = _mm512_and_si512(_mm512_cvtepi16_epi32(one), _mm512_set1_epi32(255));
+                    all = _mm512_or_si512(all, _mm512_sllv_epi32(byte, _mm512_set1_epi32(8 * i)));
+                }
+                _mm512_storeu_si512(to, all);
+            }
+}
+
+/* Sums of `count` results of a row from one on, an even one. */
+static inline VNNI __attribute__((always_inline)) void slide_pairs(uint8_t *const *rows, const int8_t *weight, int64_t tall,
+                                                                   int quads, int stride, int64_t first, int count,
+                                                                   const int32_t *start, int32_t *sums) {
+    __m512i sum[SLIDES], begin = _mm512_loadu_si512(start);
+    const int8_t *odd = weight + tall * quads * RVM_BLOCK * QUAD;
+#pragma GCC unroll 8
+    for (int i = 0; i < count; i++) sum[i] = begin;
+    for (int64_t ky = 0; ky < tall; ky++) {
+        const uint8_t *x = rows[ky] + first * stride / 2 * RVM_BLOCK * QUAD;
+#pragma GCC unroll 4
+        for (int q = 0; q < quads; q++, weight += RVM_BLOCK * QUAD, odd += RVM_BLOCK * QUAD) {
+            __m512i even = _mm512_loadu_si512(weight), other = _mm512_loadu_si512(odd);
+#pragma GCC unroll 8
+            for (int i = 0; i < count; i++) {
+                __m512i four = _mm512_loadu_si512(x + (i * stride / 2 + 2 * q) * RVM_BLOCK * QUAD);
+                sum[i] = _mm512_dpbusd_epi32(sum[i], four, i * stride % 2 ? other : even);
+            }
+        }
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < count; i++) _mm512_storeu_si512(sums + i * RVM_BLOCK, sum[i]);
+}
+
+static VNNI void slide_tile(const Product *p, uint8_t *const *rows, const int8_t *weight, int64_t first,
+                            const int32_t *start, int32_t *sums) {
+    int64_t quads = quads_of(p);
+    if (p->stride_x == 1 && quads == 1) slide_pairs(rows, weight, p->tall, 1, 1, first, SLIDES, start, sums);
+    else if (p->stride_x == 1 && quads == 2) slide_pairs(rows, weight, p->tall, 2, 1, first, SLIDES, start, sums);
+    else if (p->stride_x == 2 && quads == 1) slide_pairs(rows, weight, p->tall, 1, 2, first, SLIDES, start, sums);
+    else if (p->stride_x == 2 && quads == 2) slide_pairs(rows, weight, p->tall, 2, 2, first, SLIDES, start, sums);
+    else
+        for (int i = 0; i < SLIDES && first + i < p->columns; i += 2)
+            slide_pairs(rows, weight, p->tall, (int)quads, (int)p->stride_x, first + i, 2, start, sums + i * RVM_BLOCK);
+}
+
+static int slid_rows(const RvmKernelCall *call, const Product *p, const RvmRows *taken, int64_t block, char *workspace) {
+    int64_t line = slid_row_bytes(p), item = is_byte(p->dtype) ? 1 : 4, done = INT64_MIN, kept = 0;
+    int32_t start[RVM_BLOCK];
+    int32_t sums[MOST_SUMS] __attribute__((aligned(RVM_ALIGNMENT))); /* of results that are not yet written */
+    uint8_t *rows[MOST_TAPS];
+    int8_t *weight = (int8_t *)workspace + p->tall * line;
+    const uint8_t *x = plane_of(p, taken->image, block);
+    char *out = results_of(p, taken->image, block, taken->first);
+    pair_weights(p, block, weight, start);
+    for (int64_t y = taken->first; y < taken->end; y++) {
+        for (int64_t ky = 0; ky < p->tall; ky++) {
+            int64_t row = y * p->stride_y + ky * p->dilation_y;
+            int64_t place = p->dilation_y == 1 ? row % p->tall : ky;
+            rows[ky] = (uint8_t *)workspace + place * line;
+            if (p->dilation_y == 1 && row <= done) continue;
+            int64_t inside = row - p->top;
+            pair_row(p, x + inside * p->width * RVM_BLOCK, inside >= 0 && inside < p->height, rows[ky]);
+            done = row;
+        }
+        for (int64_t at = 0; at < p->columns; at += SLIDES) {
+            slide_tile(p, rows, weight, at, start, sums + kept * RVM_BLOCK);
+            kept += p->columns - at < SLIDES ? p->columns - at : SLIDES;
+            int is_last = y + 1 == taken->end && at + SLIDES >= p->columns;
+            if (!is_last && kept + SLIDES <= MOST_SUMS / RVM_BLOCK) continue;
+            finish(&p->finish, sums, kept, block * RVM_BLOCK, NULL, out, RVM_BLOCK, RVM_BLOCK);
+            out += kept * RVM_BLOCK * item;
+            kept = 0;
+        }
+        if (rvm_must_stop(call, p->columns * RVM_BLOCK * (p->tall * p->wide / 4 + 16))) return RVM_FAILED;
+    }
+    return RVM_OK;
+}
+
+static int vnni_depthwise(const RvmKernelCall *call) {
+    Depthwise d = {.rows = slid_rows};
+    if (!get_slid(call, &d.p) || !are_small(&d.p, -128, 127)) return RVM_ASK_REFERENCE;
+    d.bytes = slid_bytes(&d.p);
+    return run_all_depthwise(call, &d);
+}
+#endif
 
 /* ---- quantization -------------------------------------------------------------------------------- */
 #define PIECE (1 << 14)
@@ -1241,7 +1653,7 @@ static int get_lstm(const RvmKernelCall *call, Lstm *l) {
 /* Terms, bytes and sums of rows, states, new states and cells: of a thread. */
 static int64_t lstm_bytes(const Lstm *l) {
     int64_t state = rvm_aligned(l->batch * l->padded * 4);
-    return rvm_aligned(l->lines * 8) + rvm_aligned(l->batch * l->padded) + rvm_aligned(l->batch * 4) + 3 * state;
+    return rvm_apart(rvm_aligned(l->lines * 8) + rvm_aligned(l->batch * l->padded) + rvm_aligned(l->batch * 4) + 3 * state);
 }
 
 static int64_t lstm_workspace(const RvmKernelCall *call) {
@@ -1428,6 +1840,7 @@ const RvmImplementation RVM_NAME(rvm_integers)[] = {
     LSTM(vnni_lstm),
     PRODUCT(vnni_linear, "integer_linear_blocks", linear_workspace, linear_arguments),
     PRODUCT(vnni_conv2d, "integer_conv2d_blocks", conv_workspace, conv_arguments),
+    PRODUCT(vnni_depthwise, "integer_conv2d_blocks", slid_workspace, conv_arguments),
 #endif
     LSTM(lstm),
     PRODUCT(linear, "integer_linear_blocks", linear_workspace, linear_arguments),

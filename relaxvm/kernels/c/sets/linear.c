@@ -400,8 +400,8 @@ static Linear given_by(const RvmKernelCall *call, const Recurrent *l, int64_t di
 
 static int64_t recurrent_bytes(const Recurrent *l) {
     int64_t rows = l->steps_at_once * l->batch;
-    return rvm_aligned(4 * tiles_at_once(rows, l->inputs) * RVM_TILE_PIXELS * lines_of(l->inputs)) +
-           rvm_aligned(4 * rows * l->gates * l->padded) + 3 * rvm_aligned(4 * l->batch * l->padded);
+    return rvm_apart(rvm_aligned(4 * tiles_at_once(rows, l->inputs) * RVM_TILE_PIXELS * lines_of(l->inputs)) +
+                     rvm_aligned(4 * rows * l->gates * l->padded) + 3 * rvm_aligned(4 * l->batch * l->padded));
 }
 
 /* Blocks of the state may be apart, or only examples. */

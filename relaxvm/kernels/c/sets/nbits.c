@@ -104,7 +104,7 @@ static int64_t line_bytes(const Packed *p) { return rvm_aligned(p->rows * lines_
 /* Floats of a panel, whose last block may be longer than x. */
 static int64_t panel_floats(const Packed *p) { return p->blocks * p->bytes * 2 * UNIT; }
 
-static int64_t panel_bytes(const Packed *p) { return rvm_aligned(p->at_once * panel_floats(p) * 4); }
+static int64_t panel_bytes(const Packed *p) { return rvm_apart(p->at_once * panel_floats(p) * 4); }
 
 static int64_t packed_workspace(const RvmKernelCall *call) {
     Packed p;

@@ -25,7 +25,7 @@ static RvmGrid divide_rows(const RvmKernelCall *call, const Rows *r) {
     return rvm_divide(call, rvm_time_for(elements * 16, elements * 8), r->rows, 1);
 }
 
-static int64_t row_bytes(const Rows *r) { return rvm_aligned(r->padded * 4); }
+static int64_t row_bytes(const Rows *r) { return rvm_apart(r->padded * 4); }
 
 static int is_of_floats(const RvmBuffer *x) {
     return x->dtype == RVM_DTYPE_F32 && rvm_is_contiguous(x) && rvm_length(x) > 0;

@@ -160,8 +160,8 @@ static void get_places(const Resize *r, int is_linear, int64_t length, int64_t s
 static int64_t places_bytes(const Resize *r) { return rvm_aligned((r->rows + r->columns) * (int64_t)sizeof(Place)); }
 
 static int64_t line_bytes(const Resize *r) {
-    if (r->is_narrowed_first) return rvm_aligned(2 * r->columns * r->inner * 4);
-    return r->is_linear[0] ? rvm_aligned(r->width * r->inner * 4) : 0;
+    if (r->is_narrowed_first) return rvm_apart(2 * r->columns * r->inner * 4);
+    return r->is_linear[0] ? rvm_apart(r->width * r->inner * 4) : 0;
 }
 
 static RvmGrid resize_grid(const RvmKernelCall *call, const Resize *r) {

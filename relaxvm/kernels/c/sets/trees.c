@@ -42,7 +42,7 @@ static int64_t block_rows(const Trees *t) {
     return rows > BLOCK_ROWS ? BLOCK_ROWS : rows < TOGETHER ? TOGETHER : rows;
 }
 
-static int64_t sums_bytes(const Trees *t) { return rvm_aligned(block_rows(t) * t->count * (int64_t)sizeof(double)); }
+static int64_t sums_bytes(const Trees *t) { return rvm_apart(block_rows(t) * t->count * (int64_t)sizeof(double)); }
 
 /* Other threads read it, for which one that is a little late does no harm. */
 static void leave(Trees *t) { __atomic_store_n(&t->is_left, 1, __ATOMIC_RELAXED); }
