@@ -147,16 +147,23 @@ static inline __attribute__((always_inline)) void rvm_lines(const RvmLines *l, i
             for (int p = 0; p < pixels; p++) sum[p][b * nv + v] = first;
         }
     const float *ahead = l->ahead;
-    int64_t ahead_lines = l->ahead_lines;
+    const int64_t ahead_lines = l->ahead_lines;
     for (int64_t t = 0; t < l->count; t++) {
         const float *line = x + l->terms[t];
+        RVM_IN_REGISTER(line); /* else GCC computes the address of each pixel */
         int64_t used = channels == 1 || t < l->whole ? channels : l->left;
+        /* Terms are far apart: no stream that the processor would follow by itself. */
+        if (channels > 1 && t + 1 < l->count)
+#pragma GCC unroll 16
+            for (int p = 0; p < pixels; p++) __builtin_prefetch(x + l->terms[t + 1] + p * x_step);
         for (int64_t quad = 0; quad < used; quad += RVM_QUAD) {
+            /* In the middle of a term, at some distance from the lines of the next one. */
+            if (quad == channels / 2 / RVM_QUAD * RVM_QUAD)
+                for (int64_t i = 0; i < ahead_lines && i < channels; i++)
+                    for (int b = 0; b < blocks; b++)
+                        __builtin_prefetch(ahead + b * l->weight_block + i * RVM_BLOCK, 0, 2);
 #pragma GCC unroll 4
             for (int q = 0; q < (channels < RVM_QUAD ? channels : RVM_QUAD); q++) {
-                if (quad + q < ahead_lines)
-                    for (int b = 0; b < blocks; b++)
-                        __builtin_prefetch(ahead + b * l->weight_block + (quad + q) * RVM_BLOCK, 0, 2);
                 vf weight[RVM_TILE_BLOCKS * RVM_LINE_VECTORS];
 #pragma GCC unroll 8
                 for (int b = 0; b < blocks; b++)
@@ -168,7 +175,7 @@ static inline __attribute__((always_inline)) void rvm_lines(const RvmLines *l, i
                     vf value = rvm_all(line[p * x_step + quad + q]);
 #pragma GCC unroll 8
                     for (int v = 0; v < blocks * nv; v++)
-                        sum[p][v] = rvm_fma(value, weight[v], sum[p][v]);
+                        rvm_add_product(&sum[p][v], value, weight[v]);
                 }
                 w += RVM_BLOCK;
             }
@@ -176,17 +183,26 @@ static inline __attribute__((always_inline)) void rvm_lines(const RvmLines *l, i
         w += (channels - used) * RVM_BLOCK;
         ahead += ahead_lines * RVM_BLOCK;
     }
+    const float *residual = l->residual;
+    float *out = l->out;
+    int64_t out_block = l->out_block;
+    if (residual)
+#pragma GCC unroll 8
+        for (int b = 0; b < blocks; b++)
+#pragma GCC unroll 16
+            for (int p = 0; p < pixels; p++)
+#pragma GCC unroll 8
+                for (int v = 0; v < nv; v++)
+                    sum[p][b * nv + v] += rvm_load(residual + b * out_block + (pixel + p) * RVM_BLOCK + v * RVM_LANES);
+    vf low = rvm_all(l->epilogue.low), high = rvm_all(l->epilogue.high);
 #pragma GCC unroll 8
     for (int b = 0; b < blocks; b++)
 #pragma GCC unroll 16
         for (int p = 0; p < pixels; p++)
 #pragma GCC unroll 8
-            for (int v = 0; v < nv; v++) {
-                int64_t at = b * l->out_block + (pixel + p) * RVM_BLOCK + v * RVM_LANES;
-                vf result = sum[p][b * nv + v];
-                if (l->residual) result += rvm_load(l->residual + at);
-                rvm_store(l->out + at, rvm_bounded(result, &l->epilogue));
-            }
+            for (int v = 0; v < nv; v++)
+                rvm_store(out + b * out_block + (pixel + p) * RVM_BLOCK + v * RVM_LANES,
+                          rvm_at_most(high, rvm_at_least(low, sum[p][b * nv + v])));
     if (l->epilogue.is_more)
         for (int b = 0; b < blocks; b++)
             rvm_finish(&l->epilogue, l->channel + b * RVM_BLOCK, l->out + b * l->out_block + pixel * RVM_BLOCK,

@@ -71,6 +71,19 @@ static inline vf rvm_fma(vf a, vf b, vf c) {
 #endif
 }
 
+/* *sum += a * b, in the registers of tiles.  With 16 registers GCC would exchange the register of a sum and that of
+ * a factor, and then keep sums on the stack. */
+static inline __attribute__((always_inline)) void rvm_add_product(vf *sum, vf a, vf b) {
+#if defined(__AVX2__) && !defined(__AVX512F__)
+    __asm__("vfmadd231ps %2, %1, %0" : "+x"(*sum) : "x"(a), "x"(b));
+#else
+    *sum = rvm_fma(a, b, *sum);
+#endif
+}
+
+/* Hide from the compiler how an address or integer was computed. */
+#define RVM_IN_REGISTER(x) __asm__("" : "+r"(x))
+
 /* The greater and the lesser one of a bound and x; x if it is NaN. */
 static inline vf rvm_at_least(vf bound, vf x) {
 #if defined(__AVX512F__)
