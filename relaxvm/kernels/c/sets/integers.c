@@ -590,8 +590,9 @@ static int64_t take_all(Product *p, char *workspace) {
         copied = p->columns * row_bytes(p);
     } else {
         p->is_copied = p->is_signed || p->padded_height != p->height || p->padded_width != p->width;
-        /* Pixels are gathered from the image itself; sums of windows are those of the copy. */
-        if (p->is_gathered && !p->shift) p->is_copied = 0;
+        /* Pixels are gathered from the image itself, or from what is used of them; sums of windows are those of the
+         * copy. */
+        if (p->is_gathered && !p->shift) p->is_copied = p->is_narrow;
         copied = p->lines * p->padded_height * p->padded_width * RVM_BLOCK;
     }
     p->offsets = (int64_t *)rvm_take(&at, p->terms * 8);
@@ -630,6 +631,15 @@ static void copy_bytes(uint8_t *to, const uint8_t *from, int64_t count, int is_s
     for (int64_t i = 0; i < count; i++) to[i] = from[i] ^ 128;
 }
 
+static inline __attribute__((always_inline)) void copy_run(const uint8_t *from, uint8_t *to, int64_t bytes, int is_signed) {
+    memcpy(to, from, (size_t)bytes);
+    if (is_signed)
+        for (int64_t j = 0; j < bytes; j++) to[j] ^= 128;
+}
+
+/* Bytes of a pixel of the image that is gathered from. */
+static int64_t pixel_bytes(const Product *p) { return p->is_narrow ? p->quads * QUAD : RVM_BLOCK; }
+
 /* A line of blocks of an image, or some rows, with the zero point around them. */
 static int copy_some(const RvmKernelCall *call, void *work, int64_t piece, int thread) {
     const Product *p = (const Product *)work;
@@ -641,13 +651,17 @@ static int copy_some(const RvmKernelCall *call, void *work, int64_t piece, int t
             copy_bytes(p->copy + i * to, p->x + i * p->item, p->item, p->is_signed);
             memset(p->copy + i * to + p->item, 0, (size_t)(to - p->item));
         } else {
-            int64_t line = p->padded_width * RVM_BLOCK, y = i % p->padded_height - p->top;
+            int64_t item = pixel_bytes(p), line = p->padded_width * item, y = i % p->padded_height - p->top;
             uint8_t *to = p->copy + i * line;
+            const uint8_t *from = p->x + (i / p->padded_height * p->height + y) * p->width * RVM_BLOCK;
             memset(to, p->x_zero, (size_t)line);
-            if (y >= 0 && y < p->height)
-                copy_bytes(to + p->left * RVM_BLOCK,
-                           p->x + (i / p->padded_height * p->height + y) * p->width * RVM_BLOCK,
-                           p->width * RVM_BLOCK, p->is_signed);
+            to += p->left * item;
+            if (y < 0 || y >= p->height) continue;
+            if (item == RVM_BLOCK) copy_bytes(to, from, p->width * RVM_BLOCK, p->is_signed);
+            else if (item == QUAD)
+                for (int64_t j = 0; j < p->width; j++) copy_run(from + j * RVM_BLOCK, to + j * QUAD, QUAD, p->is_signed);
+            else
+                for (int64_t j = 0; j < p->width; j++) copy_run(from + j * RVM_BLOCK, to + j * item, item, p->is_signed);
         }
         if (rvm_must_stop(call, (p->item + p->padded_width * RVM_BLOCK) * 8)) return RVM_FAILED;
     }
@@ -720,24 +734,9 @@ static int64_t gathered_bytes(const Product *p) {
     return rvm_apart((int64_t)sizeof(Gathered) + p->run_pixels * gathered_step(p));
 }
 
-static inline __attribute__((always_inline)) void copy_pixels(const uint8_t *from, int64_t from_step, uint8_t *to,
-                                                              int64_t to_step, int64_t pixels, int64_t bytes,
-                                                              int is_signed) {
-    for (int64_t i = 0; i < pixels; i++, from += from_step, to += to_step) {
-        memcpy(to, from, (size_t)bytes);
-        if (is_signed)
-            for (int64_t j = 0; j < bytes; j++) to[j] ^= 128;
-    }
-}
-
-static inline __attribute__((always_inline)) void fill_pixels(uint8_t byte, uint8_t *to, int64_t to_step, int64_t pixels,
-                                                              int64_t bytes) {
-    for (int64_t i = 0; i < pixels; i++, to += to_step) memset(to, byte, (size_t)bytes);
-}
-
-/* The windows of some pixels of a row. */
+/* The windows of some pixels of a row.  `taps` places of a window are side by side in the image, each of `size` bytes. */
 static inline __attribute__((always_inline)) void gather_row(const Product *p, int64_t y, int64_t first, int64_t last,
-                                                             int64_t bytes, uint8_t *to) {
+                                                             int64_t taps, int64_t size, uint8_t *to) {
     int64_t step = gathered_step(p), top = p->is_copied ? 0 : p->top, left = p->is_copied ? 0 : p->left;
     int64_t height = p->is_copied ? p->padded_height : p->height, width = p->is_copied ? p->padded_width : p->width;
     int is_signed = p->is_signed && !p->is_copied;
@@ -745,22 +744,21 @@ static inline __attribute__((always_inline)) void gather_row(const Product *p, i
         for (int64_t ky = 0; ky < p->tall; ky++) {
             int64_t row = y * p->stride_y + ky * p->dilation_y - top;
             int is_inside = row >= 0 && row < height;
-            const uint8_t *x = p->bytes.x + (line * height + (is_inside ? row : 0)) * width * RVM_BLOCK;
-            for (int64_t kx = 0; kx < p->wide; kx++, to += bytes) {
-                /* Pixels from `begin` to before `end` have this place of the window in the image. */
-                int64_t shift = kx * p->dilation_x - left, begin = first, end = last;
-                if (shift < 0) begin = (-shift + p->stride_x - 1) / p->stride_x;
-                if ((last - 1) * p->stride_x + shift >= width) end = (width - shift + p->stride_x - 1) / p->stride_x;
-                if (begin < first) begin = first;
-                if (end > last) end = last;
-                if (!is_inside || begin >= end) {
-                    fill_pixels(p->x_zero, to, step, last - first, bytes);
-                    continue;
+            const uint8_t *x = p->bytes.x + (line * height + (is_inside ? row : 0)) * width * size;
+            for (int64_t kx = 0; kx < p->wide; kx += taps, to += taps * size) {
+                int64_t column = first * p->stride_x + kx * p->dilation_x - left;
+                uint8_t *pixel = to;
+                for (int64_t i = first; i < last; i++, column += p->stride_x, pixel += step) {
+                    if (is_inside && column >= 0 && column + taps <= width) {
+                        copy_run(x + column * size, pixel, taps * size, is_signed);
+                        continue;
+                    }
+                    for (int64_t t = 0; t < taps; t++) {
+                        int has_place = is_inside && column + t >= 0 && column + t < width;
+                        if (has_place) copy_run(x + (column + t) * size, pixel + t * size, size, is_signed);
+                        else memset(pixel + t * size, p->x_zero, (size_t)size);
+                    }
                 }
-                fill_pixels(p->x_zero, to, step, begin - first, bytes);
-                copy_pixels(x + (begin * p->stride_x + shift) * RVM_BLOCK, p->stride_x * RVM_BLOCK,
-                            to + (begin - first) * step, step, end - begin, bytes, is_signed);
-                fill_pixels(p->x_zero, to + (end - first) * step, step, last - end, bytes);
             }
         }
 }
@@ -774,12 +772,13 @@ static void gather(const Product *p, int64_t first, int64_t last, Gathered *g) {
         int64_t y = pixel / p->columns, x = pixel % p->columns, end = x + last - pixel;
         if (end > p->columns) end = p->columns;
         if (end > x + GATHERED_PIXELS) end = x + GATHERED_PIXELS;
-        if (p->is_narrow) {
-            if (p->quads == 1) gather_row(p, y, x, end, QUAD, to);
-            else gather_row(p, y, x, end, p->quads * QUAD, to);
-        } else {
-            gather_row(p, y, x, end, RVM_BLOCK, to);
-        }
+        int64_t taps = p->dilation_x == 1 ? p->wide : 1;
+        if (p->is_narrow && p->quads == 1 && taps == 3) gather_row(p, y, x, end, 3, QUAD, to);
+        else if (p->is_narrow && p->quads == 1 && taps == 7) gather_row(p, y, x, end, 7, QUAD, to);
+        else if (p->is_narrow) gather_row(p, y, x, end, taps, p->quads * QUAD, to);
+        else if (taps == 1) gather_row(p, y, x, end, 1, RVM_BLOCK, to);
+        else if (taps == 3) gather_row(p, y, x, end, 3, RVM_BLOCK, to);
+        else gather_row(p, y, x, end, taps, RVM_BLOCK, to);
         to += (end - x) * gathered_step(p);
         pixel += end - x;
     }
@@ -942,14 +941,22 @@ static const int8_t *narrow_weights(const Product *p) {
 }
 
 /* Threads have rows of their own, which they may have written before: what another one has written comes slowly.  Where
- * weights are more than twice as many bytes, which each of them would read, they have outputs of their own. */
+ * weights are more than twice as many bytes, which each of them would read, they have outputs of their own.  Rows that
+ * are gathered are not for two of them: each would have to do it, which takes longer than to read four times the weights. */
 static RvmGrid divide_product(const RvmKernelCall *call, const Product *p, int64_t time) {
-    int64_t rows = p->is_linear ? p->columns : p->rows;
+    int64_t rows = p->is_linear ? p->columns : p->rows, weights = weight_bytes(p);
+    int64_t limit = 2 * p->lines * p->height * p->width * RVM_BLOCK;
     RvmGrid grid;
-    if (weight_bytes(p) <= 2 * p->lines * p->height * p->width * RVM_BLOCK)
-        return rvm_divide_rows(call, time, rows, p->output_tiles);
-    grid = rvm_divide(call, time, 1, p->output_tiles);
-    grid.outer = rows;
+    if (p->is_gathered && p->terms > p->lines) limit = 4 * p->pixels * gathered_step(p);
+    if (weights > limit) {
+        grid = rvm_divide(call, time, 1, p->output_tiles);
+        grid.outer = rows;
+    } else if (p->is_gathered) {
+        grid = rvm_divide(call, time, rows, 1);
+        grid.inner = p->output_tiles;
+    } else {
+        grid = rvm_divide_rows(call, time, rows, p->output_tiles);
+    }
     return grid;
 }
 
@@ -1044,7 +1051,7 @@ static int get_gathered(const RvmKernelCall *call, Product *p) {
     if (!has_amx() || !get_conv(call, p) || p->rows * p->columns < FEWEST_ROWS) return 0;
     p->is_gathered = !p->is_flat || p->lines > 1 || p->is_signed;
     p->quads = p->lines == 1 ? used_quads(p) : QUADS;
-    p->is_narrow = p->is_gathered && p->quads < QUADS;
+    p->is_narrow = p->is_gathered && p->quads < QUADS && !p->shift;
     p->run_pixels = run_pixels_of(p, &amx_tiles);
     return 1;
 }
