@@ -71,8 +71,17 @@ def a_loop_that_waits(A: T.Buffer((4,), "float32"), n: T.int64):
             A[i] = A[i] * T.float32(0.5)
 
 
+@T.prim_func
+def a_product_of_many_terms(A: T.Buffer((4,), "float32"), n: T.int64):
+    C = T.sblock_alloc_buffer((4, 8), "float32")
+    for i, j, _ in T.grid(4, 8, n):
+        C[i, j] = C[i, j] + A[i] * A[j % 4]
+    A[0] = C[0, 0]
+
+
 KERNELS = [one_loop, one_loop_of_a_known_number, short_loops_within, steps, loops_that_seldom_run,
-           loops_of_numbers_that_are_computed, a_loop_that_waits]  # fmt: skip
+           loops_of_numbers_that_are_computed, a_loop_that_waits,
+           a_product_of_many_terms]  # fmt: skip
 
 PROGRAM = """
 import signal, sys

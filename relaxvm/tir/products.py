@@ -321,23 +321,34 @@ def _leaves_of(
     term: Expr, row: Var, column: Var
 ) -> tuple[tuple[Expr, ...], tuple[tuple[Expr, bool], ...]] | None:
     """The operands of a term by rows and by columns, None if one depends on both."""
+    depends: dict[Expr, tuple[bool, bool]] = {}
+
+    def find(e: Expr) -> tuple[bool, bool]:
+        """Whether an expression depends on rows and on columns; each part is visited once."""
+        if e not in depends:
+            if isinstance(e, (Add, Sub, Mul)):
+                (a, b), (c, d) = find(e.a), find(e.b)
+                depends[e] = a or c, b or d
+            else:
+                depends[e] = uses(e, row), uses(e, column)
+        return depends[e]
+
     rows: list[Expr] = []
     columns: list[tuple[Expr, bool]] = []
 
     def part(e: Expr) -> bool:
-        if not uses(e, column):
+        by_row, by_column = depends[e]
+        if not by_column:
             rows.append(e)
-        elif not uses(e, row):
+        elif not by_row:
             columns.append((e, _is_transposed(e, column)))
-        else:
-            return isinstance(e, (Add, Sub, Mul)) and part(e.a) and part(e.b)
-        return True
+        elif not (isinstance(e, (Add, Sub, Mul)) and part(e.a) and part(e.b)):
+            return False
+        return len(rows) <= _MOST_ROW_LEAVES and len(columns) <= _MOST_COLUMN_LEAVES
 
-    if not part(term) or not any(uses(e, row) for e in rows) or not columns:
+    if find(term) != (True, True) or not part(term) or not any(depends[e][0] for e in rows):
         return None
-    if len(rows) > _MOST_ROW_LEAVES or len(columns) > _MOST_COLUMN_LEAVES:
-        return None
-    return tuple(rows), tuple(columns)
+    return (tuple(rows), tuple(columns)) if columns else None
 
 
 def _is_transposed(e: Expr, column: Var) -> bool:
