@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import tracemalloc
 from typing import Any
@@ -350,6 +351,26 @@ def test_binding_again_replaces_the_bound() -> None:
     assert a.prove_equal(s, n)
 
 
+def test_binding_again_replaces_bounds_that_mention_it() -> None:
+    a = Analyzer()
+    a.bind(n, 1, 10)
+    a.bind(m, 0, prim.maximum(n, 1) - 1)
+    a.bind(k, 0, m)
+    assert a.prove(k <= n - 1)
+    a.bind(n, -5, 10)
+    assert not a.prove(m <= n - 1)  # where n is 0, m is, too
+    assert not a.prove(k <= n - 1)
+    a.bind(n, 1, 10)
+    assert a.prove(k <= n - 1)
+    a.bind(k, 0, prim.minimum(n, 1))  # a number with these bounds
+    a.bind(n, -5, 10)
+    assert a.const_bounds(k) == (0, 1)
+    a.bind(n, -5, 0)
+    a.bind(k, -9, prim.maximum(n, 0))
+    a.bind(n, -5, 10)
+    assert a.const_bounds(k) == (-9, 10)
+
+
 def test_substitute() -> None:
     e = n * 4 + m
     assert text(substitute(e, {n: m + 1})) == "(m + 1) * 4 + m"
@@ -494,6 +515,22 @@ def test_bounds_of_many_divisions() -> None:
     assert not analyzer.prove(rest - n // 10 >= 0)
     for number in (0, 1, 59, 360):
         assert evaluate(rest, {n: number}) >= 0
+
+
+def test_bounds_of_divisions_within_divisions() -> None:
+    """The inner division is in the sum, too: it is replaced with all that it is multiplied by."""
+    analyzer = Analyzer()
+    for var in (n, m, k):
+        analyzer.bind(var, 0, 100)
+    for e in (
+        (n // 4 * 3 + m) // 4 + k // 4 + n // 4,
+        (n // 4 * 3 + m) // 5 + k // 7 - n // 4,
+        (n // 3 * 2 + m) // 4 * 2 - n // 3 + k // 5,
+    ):
+        low, high = analyzer.const_bounds(e)
+        for i, j, x in itertools.product((0, 1, 2, 3, 50, 99, 100), repeat=3):
+            assert low <= evaluate(e, {n: i, m: j, k: x}) <= high
+    assert analyzer.const_bounds((n // 4 * 3 + m) // 4 + k // 4 + n // 4) == (0, 93)
 
 
 def test_a_part_of_an_axis_begins_within_it() -> None:

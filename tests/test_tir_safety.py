@@ -297,6 +297,17 @@ def test_names_cannot_inject_code(prefer: Any, name: str, tmp_path: Path) -> Non
     assert not found.exists()
 
 
+def test_bounds_of_divisions_within_divisions_are_checked(prefer: Any) -> None:
+    """The greatest index is 93, which sums of nested divisions hide."""
+    x, y, z = (Var(name, "int64") for name in "xyz")
+    A, B = decl_buffer((76,), "float32", "A"), decl_buffer((101, 101, 5), "float32", "B")
+    index = (x // 4 * 3 + y) // 4 + (z + 96) // 4 + x // 4
+    body = loop(x, 101, loop(y, 101, loop(z, 5, BufferStore(B, A[index], [x, y, z]))))
+    function = compile_prim_func(PrimFunc([A, B], body), prefer=prefer)
+    with pytest.raises(IndexError, match="buffer A, dimension 0: index 76 is out of bounds"):
+        function(np.zeros(76, "f"), np.zeros((101, 101, 5), "f"))
+
+
 @pytest.mark.parametrize("text", ["what?", 'a "b" \\ ???/ \n%d \x00', "\u00e4\U0001f600"])
 def test_literals_are_escaped(prefer: str, text: str) -> None:
     literal = c_string(text)

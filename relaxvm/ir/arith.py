@@ -787,11 +787,18 @@ class _Normalizer:
         whole = lcm(*[self._divisor(each) or 1 for each in quotients])
         scaled = _scaled(p, whole)
         least = most = 0
-        for each in quotients:
+        # A division within another one has the lower number, and its turn when the other one has
+        # added to its coefficient.
+        for each in sorted(quotients, reverse=True):
             atom, divisor = self.atoms[each[0]], self._divisor(each)
             assert isinstance(atom, _Quotient)
             assert divisor
-            factor = scaled.pop(each) // divisor
+            factor = scaled.pop(each, 0)
+            if factor % divisor:
+                more = divisor // gcd(divisor, factor)
+                scaled, factor = _scaled(scaled, more), factor * more
+                whole, least, most = whole * more, least * more, most * more
+            factor //= divisor
             _accumulate(scaled, atom.p, factor)
             slack = -factor * (divisor - 1)
             least, most = least + min(0, slack), most + max(0, slack)
@@ -1408,27 +1415,71 @@ class Analyzer:
     means not proven.
     """
 
-    __slots__ = ("_normalizer",)
+    __slots__ = ("_expressions", "_normalizer")
 
     def __init__(self) -> None:
         self._normalizer = _Normalizer()
+        self._expressions: dict[int, tuple[Sequence[Expr | None], set[int]]] = {}
+        """Number of a variable -> its bounds, if they are expressions, and the numbers of the
+        variables in them."""
 
     def bind(self, var: Var, lower: Any = None, upper: Any = None) -> None:
         """Set the bounds of a variable: at least `lower` and at most `upper`.  Each is an int, an
         expression of other variables, or None for no bound.  Replaces earlier bounds."""
         n = self._normalizer
         number = n.of_var(var)
-        ends = [None if x is None else n.polynomial(prim.as_scalar(x)) for x in (lower, upper)]
-        constants = [None if p is None else _constant(p) for p in ends]
+        ends = [None if x is None else prim.as_scalar(x) for x in (lower, upper)]
+        is_replaced = number in n.bounds
+        self._clear(number)
+        self._set(number, ends)
+        if is_replaced:
+            # Bounds that mention the variable were simplified with the earlier ones.
+            again = self._that_mention(number)
+            for other in again:
+                self._clear(other)
+            for other in again:
+                self._set(other, self._expressions[other][0])
+        used = {n.of_var(v) for end in ends if end is not None for v in free_vars(end)}
+        if used:
+            self._expressions[number] = ends, used
+        else:
+            self._expressions.pop(number, None)
+
+    def _that_mention(self, number: int) -> list[int]:
+        """The variables whose bounds depend on the bounds of a variable, in order of their first
+        bounds."""
+        found = {number}
+        while True:
+            more = {
+                other
+                for other, (_, used) in self._expressions.items()
+                if other not in found and not found.isdisjoint(used)
+            }
+            if not more:
+                return [other for other in self._expressions if other in found - {number}]
+            found |= more
+
+    def _clear(self, number: int) -> None:
+        """Remove the bounds of the variable with a number."""
+        n = self._normalizer
+        n.bounds[number] = _UNBOUNDED
+        n.limits.pop(number, None)
+        n.intervals.clear()
+        n.forms.clear()
+
+    def _set(self, number: int, ends: Sequence[Expr | None]) -> None:
+        """Set the bounds of the variable with a number."""
+        n = self._normalizer
+        forms = [None if end is None else n.polynomial(end) for end in ends]
+        constants = [None if p is None else _constant(p) for p in forms]
         n.intervals.clear()
         n.forms.clear()
         n.bounds[number] = (
             -inf if constants[0] is None else constants[0],
             inf if constants[1] is None else constants[1],
         )
-        n.limits.pop(number, None)
-        if any(p is not None and value is None for p, value in zip(ends, constants, strict=True)):
-            n.limits[number] = ends[0], ends[1]
+        if any(p is not None and value is None for p, value in zip(forms, constants, strict=True)):
+            n.limits[number] = forms[0], forms[1]
 
     def simplify(self, e: Expr) -> Expr:
         """Return a short expression of the same value; the same object if nothing changes."""
