@@ -115,6 +115,9 @@ static const RvmImplementation *find(const char *set, const char *method) {
         for (const RvmImplementation *const *f = s->families; *f; f++)
             for (const RvmImplementation *how = *f; how->name; how++)
                 if (!strcmp(s->name, set) && !strcmp(how->name, method)) return how;
+    for (const RvmImplementation *const *f = rvm_families; *f; f++) /* of any set */
+        for (const RvmImplementation *how = *f; how->name; how++)
+            if (!strcmp(how->name, method)) return how;
     return NULL;
 }
 
@@ -126,13 +129,17 @@ static int add_tensor(Call *call, int i) {
     return 1;
 }
 
+static int64_t bytes_of(const RvmBuffer *b) {
+    int64_t bytes = b->item;
+    for (int k = 0; k < b->ndim; k++) bytes *= b->dims[k];
+    return bytes;
+}
+
 static int add_out(Call *call, int i) {
     if (!add_tensor(call, i)) return 0;
     const RvmBuffer *b = &call->arguments[i].buffer;
-    int64_t bytes = b->item;
-    for (int k = 0; k < b->ndim; k++) bytes *= b->dims[k];
     call->written[call->num_written++] = i;
-    return b->flags & RVM_WRITABLE && bytes < call->how->most_bytes && rvm_is_in(call->how->dtypes, b->dtype);
+    return b->flags & RVM_WRITABLE && bytes_of(b) < call->how->most_bytes && rvm_is_in(call->how->dtypes, b->dtype);
 }
 
 /* A number as a float32 without axes: the last argument of all kernels of the sets that take one. */
@@ -140,6 +147,7 @@ static int add_number(Call *call, int i) {
     const Argument *a = &call->arguments[i], *out = &call->arguments[call->count - 1];
     if ((a->letter != 'I' && a->letter != 'R') || out->buffer.dtype != RVM_DTYPE_F32) return 0;
     float value = a->letter == 'I' ? (float)a->number : (float)a->real;
+    if (isinf(value) && !(a->letter == 'R' && isinf(a->real))) return 0; /* it does not fit */
     RvmBuffer *b = &call->buffers[call->num_buffers];
     call->from[call->num_buffers] = -1;
     memcpy(&call->numbers[call->num_buffers], &value, sizeof value);
@@ -365,7 +373,9 @@ static int run(Call *call, int threads) {
                            .float_status = &status, .reports = &reports, .host = &host, .must_stop = never,
                            .done = &done, .run_pieces = run_pieces,
                            .threads = how->is_unlocked ? threads : 1};
-    if (threads == 1 && how->is_unlocked && is_short(call)) {
+    int64_t written = 0;
+    for (int k = 0; k < call->num_written; k++) written += bytes_of(&call->arguments[call->written[k]].buffer);
+    if (threads == 1 && how->is_unlocked && (written < how->locked_bytes || is_short(call))) {
         given.is_short = 1;
         given.run_pieces = NULL;
     }

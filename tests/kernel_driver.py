@@ -152,7 +152,7 @@ def _argument(value: Any) -> bytes:
         return b"C" + _bytes(value.encode()) if program is None else b"P" + _bytes(program)
     try:
         if isinstance(value, tuple):
-            if len(value) > 8:
+            if len(value) > 8 or -(1 << 63) in value:
                 raise NotWritten
             return b"S" + _ints(len(value), *value)
         if isinstance(value, int):
@@ -191,14 +191,17 @@ def build(sanitizer: str, folder: Path, jobs: int, sets: Sequence[str] = SETS) -
     common = [*compiler, *FLAGS, *SANITIZERS[sanitizer], f"-I{ROOT / 'relaxvm'}",
               f"-I{ROOT / 'relaxvm' / 'core'}", "-pthread"]  # fmt: skip
     of_sets: dict[str, list[str]] = runpy.run_path(str(ROOT / "setup.py"))["sets"]()
-    # Only the sets are driven: the other families are loops of numpy's loops.
+    # The sets are driven, and what moves elements: the other families are loops of numpy's loops.
     stub = folder / "families.c"
     table = (C / "table.c").read_text(encoding="utf-8")
     rest = table.partition("rvm_families[] =")[2].partition("};")[2]
-    stub.write_text(f'#include "kernels/c/kernel_call.h"\n{rest}', encoding="utf-8")
+    families = "const RvmImplementation *const rvm_families[] = {rvm_movement, NULL};"
+    head = f'#include "kernels/c/kernel_call.h"\n{families}\n'
+    stub.write_text(head + rest, encoding="utf-8")
     withs = [f"-DRVM_WITH_{name.upper()}=1" for name in sets]
     driver = str(ROOT / "tests" / "kernel_driver.c")
     work = [([*common, *withs, "-c", str(stub)], folder / "families.o"),
+            ([*common, "-c", str(C / "movement.c")], folder / "movement.o"),
             ([*common, "-c", driver], folder / "driver.o")]  # fmt: skip
     for name in sets:
         for source in sorted((C / "sets").glob("*.c")):

@@ -11,13 +11,13 @@ import pytest
 
 from relaxvm import Shape
 from relaxvm.errors import RelaxVMError
-from relaxvm.kernels import _table, bfloat16, integers
+from relaxvm.kernels import bfloat16, integers
 from relaxvm.kernels._tiles import offer
 from relaxvm.kernels.blocks import BLOCK
 from relaxvm.kernels.cpu import SETS
 
 from .operators.trees import forest
-from .test_kernel_sets import Kernel, of_set, reference
+from .test_kernel_sets import Kernel, of_set, reference, rows_of
 
 pytestmark = pytest.mark.skipif(not SETS, reason="no kernels for this processor")
 
@@ -51,7 +51,7 @@ class Hostile:
         value = self.args[i]
         if isinstance(value, np.ndarray):
             self.args[i] = self.changed(value)
-        elif isinstance(value, tuple):
+        elif isinstance(value, tuple) and value:
             numbers = list(value)
             at = int(self.rng.integers(len(numbers)))
             numbers[at] = self.some(0, -1, 2, 4, 9, 1 << 20, 1 << 40, (1 << 63) - 1, -(1 << 63))
@@ -60,9 +60,9 @@ class Hostile:
             self.args[i] = self.some(2, 0, -1, 3, None, 1 << 40, 0.5, 1e300)
 
     def changed(self, value: np.ndarray) -> Any:
-        if value.dtype == np.int64 and self.rng.random() < 0.5:
+        if value.dtype == np.int64 and value.size and self.rng.random() < 0.5:
             value.flat[self.rng.integers(value.size)] = self.some(
-                1 << 62, -(1 << 63), count := int(value.max()) + 1, 16 * count
+                1 << 62, -(1 << 63), count := int(value.max()) + 1, min(16 * count, (1 << 63) - 1)
             )
             return value
         kind = int(self.rng.integers(8))
@@ -78,7 +78,10 @@ class Hostile:
         if kind == 4:
             return np.broadcast_to(np.float32(1), value.shape) if axis else value.astype("f8")
         if kind == 5:  # elements of the memory of another one
-            other = self.args[0 if axis else -1].reshape(-1)
+            other = self.args[0 if axis else -1]
+            if not isinstance(other, np.ndarray):
+                return value
+            other = other.reshape(-1)
             return other[: value.size].reshape(value.shape) if other.size >= value.size else other
         if kind == 6:
             return value.reshape(self.some((value.size,), (1, *value.shape)))
@@ -150,9 +153,9 @@ def gru_blocks(of: Hostile) -> list[Any]:
 
 
 def permute_dims(of: Hostile) -> list[Any]:
-    shape = [of.some(5, 1, 18) for _ in range(3)]
-    axes = [int(axis) for axis in of.rng.permutation(3)]
-    return [of.tensor(*shape), Shape(axes), of.tensor(*[shape[axis] for axis in axes])]
+    x = moved(of).astype(of.some("f4", "u1", "i2", "f8", "c16"))
+    axes = of.rng.permutation(x.ndim).tolist()
+    return [x, Shape(axes), x.transpose(axes).copy()]
 
 
 def softmax_rows(of: Hostile) -> list[Any]:
@@ -353,11 +356,92 @@ def integer_lstm(of: Hostile) -> list[Any]:
             of.tensor(steps, *state), of.tensor(*state), of.tensor(*state)]  # fmt: skip
 
 
+CASTS = (("f4", "f2"), ("f2", "f4"), ("f4", "f8"), ("u1", "f4"), ("i8", "i4"), ("f4", "?"))
+
+
 def cast(of: Hostile) -> list[Any]:
     shape = of.some(5, 1, 40), of.some(20, 16, 3)
-    from_half = bool(of.some(0, 1))
-    x, out = of.tensor(*shape), np.zeros(shape, np.float32 if from_half else np.float16)
-    return [x.astype(np.float16) if from_half else x, out]
+    from_, to = CASTS[int(of.rng.integers(len(CASTS)))]
+    return [of.tensor(*shape).astype(from_), np.zeros(shape, to)]
+
+
+def moved(of: Hostile) -> np.ndarray:
+    """A tensor of any rank, some of whose axes are longer than a line of the cache."""
+    rank = int(of.rng.integers(1, 5))
+    dims = [of.some(3, 1, 2, 4, 17, 64, 67) for _ in range(rank)]
+    return of.tensor(*dims) if np.prod(dims) < 1 << 16 else of.tensor(5, 1, 30)
+
+
+def reshape(of: Hostile) -> list[Any]:
+    x = moved(of)
+    return [x, of.tensor(*of.some((x.size,), (1, *x.shape), x.shape[::-1]))]
+
+
+def broadcast_to(of: Hostile) -> list[Any]:
+    x = moved(of)
+    shape = [n if n > 1 else of.some(4, 1, 70) for n in (*of.some((), (1,), (3,)), *x.shape)]
+    return [x, of.tensor(*shape) if np.prod(shape) < 1 << 18 else x.copy()]
+
+
+def flip(of: Hostile) -> list[Any]:
+    x = moved(of)
+    return [x, int(of.rng.integers(-x.ndim, x.ndim)), x.copy()]
+
+
+def strided_slice(of: Hostile) -> list[Any]:
+    x = moved(of)
+    axes = of.rng.permutation(x.ndim)[: int(of.rng.integers(1, x.ndim + 1))].tolist()
+    begin, end = ([int(of.rng.integers(-9, 70)) for _ in axes] for _ in range(2))
+    steps = [int(of.some(1, 2, 3, -1, -2)) for _ in axes]
+    index: list[slice] = [slice(None)] * x.ndim
+    for axis, *bounds in zip(axes, begin, end, steps, strict=True):
+        index[axis] = slice(*bounds)
+    return [x, Shape(axes), Shape(begin), Shape(end), Shape(steps), x[tuple(index)].copy()]
+
+
+def stack(of: Hostile) -> list[Any]:
+    x = moved(of)
+    axis = int(of.rng.integers(x.ndim + 1))
+    parts = [x, *(x.copy() for _ in range(of.some(1, 0, 3)))]
+    return [*parts, axis, np.stack(parts, axis)]
+
+
+def split(of: Hostile) -> list[Any]:
+    x = moved(of)
+    axis = int(of.rng.integers(x.ndim))
+    parts = [part.copy() for part in np.array_split(x, of.some(1, 2, 3), axis)]
+    bounds = np.cumsum([part.shape[axis] for part in parts[:-1]]).tolist()
+    return [x, Shape(bounds), axis, *parts]
+
+
+def take(of: Hostile) -> list[Any]:
+    x = moved(of)
+    axis = int(of.rng.integers(x.ndim))
+    mode = of.some((), ("fast",), ("python",))
+    least = -x.shape[axis] if mode == ("python",) else 0
+    shape = of.some((5,), (), (2, 40), (0,))
+    indices = of.rng.integers(least, x.shape[axis], shape).astype(of.some("i8", "i4"))
+    return [x, indices, axis, *mode, np.take(x, indices, axis)]
+
+
+PAD_MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+
+
+def pad(of: Hostile) -> list[Any]:
+    x, mode = moved(of), of.some(*PAD_MODES)
+    widths = [(of.some(1, 0, 2), of.some(1, 0, 3)) if of.some(1, 0) and n > 3 else (0, 0)
+              for n in x.shape]  # fmt: skip
+    out = np.pad(x, widths, PAD_MODES[mode])
+    return [x, Shape([n for pair in widths for n in pair]), mode, of.some(0.5, 2), out]
+
+
+def filled(number: bool) -> Callable[[Hostile], list[Any]]:
+    return lambda of: [*[of.some(1.5, 7)] * number, moved(of)]
+
+
+def arange(of: Hostile) -> list[Any]:
+    start, step, length = of.some(0, -5, 9), of.some(1, -2, 7), of.some(9, 0, 1, 300)
+    return [start, start + step * length, step, np.zeros(length, of.some("i8", "i4"))]
 
 
 def packed_product(of: Hostile) -> list[Any]:
@@ -447,7 +531,20 @@ MAKERS: dict[str, Callable[[Hostile], list[Any]]] = {
     "nn.max_pool2d_blocks": pool(1),
     "nn.softmax_rows": softmax_rows,
     "nn.to_blocks": to_blocks,
+    "arange": arange,
+    "broadcast_to": broadcast_to,
+    "fill": filled(number=True),
+    "flip": flip,
+    "full": filled(number=True),
+    "nn.pad": pad,
+    "ones": filled(number=False),
     "permute_dims": permute_dims,
+    "reshape": reshape,
+    "split": split,
+    "stack": stack,
+    "strided_slice": strided_slice,
+    "take": take,
+    "zeros": filled(number=False),
 }
 """Makes arguments that fit, for each kernel."""
 
@@ -466,7 +563,7 @@ HOSTILE_SEEDS = int(os.environ.get("RELAXVM_HOSTILE_SEEDS", "300"))
 
 
 def test_every_kernel_of_a_set_is_attacked() -> None:
-    assert {row[1] for which in SETS for row in _table.rows(which)} == set(MAKERS)
+    assert {row[1] for which in SETS for row in rows_of(which)} == set(MAKERS)
 
 
 @pytest.mark.parametrize("which", SETS)

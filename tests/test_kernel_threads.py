@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import relaxvm
+from relaxvm import Shape
 from relaxvm.core._threads import MAX_THREADS, count_sections
 from relaxvm.core.processors import quota
 from relaxvm.errors import CancelledError, LimitError
@@ -127,7 +128,8 @@ POOL = ((3, 3), (2, 2), (1, 1, 1, 1), (1, 1))
 
 FLOATS = (np.float32,) * 3
 TYPES: dict[str, tuple[Any, ...]] = {
-    "quantize_bytes": (np.uint8,), "quantization_range": (np.float32, np.uint8)
+    "cast": (np.float64,), "quantize_bytes": (np.uint8,),
+    "quantization_range": (np.float32, np.uint8),
 }  # fmt: skip
 """Of the results, where they are not float32."""
 
@@ -289,6 +291,48 @@ CASES: dict[str, Callable[[], tuple[str, list[Any], list[tuple[int, ...]]]]] = {
     "layer_norm": lambda: (
         "nn.layer_norm_rows", [drawn(500, 333), drawn(333), drawn(333), 1e-5], [(500, 333)]
     ),
+    # Movement: all kinds of copies.
+    "transpose": lambda: (
+        "permute_dims", [drawn(2, 301, 5, 203), Shape((0, 3, 2, 1))], [(2, 203, 5, 301)]
+    ),
+    "transpose, far rows": lambda: (
+        "permute_dims", [drawn(512, 512), Shape((1, 0))], [(512, 512)]
+    ),
+    "transpose, heads": lambda: (
+        "permute_dims", [drawn(2, 128, 12, 64), Shape((0, 2, 1, 3))], [(2, 12, 128, 64)]
+    ),
+    "transpose, colours": lambda: (
+        "permute_dims", [drawn(1, 224, 224, 3), Shape((0, 3, 1, 2))], [(1, 3, 224, 224)]
+    ),
+    "reshape of columns": lambda: ("reshape", [drawn(300, 401).T], [(300 * 401,)]),
+    "broadcast": lambda: ("broadcast_to", [drawn(64, 1, 50)], [(4, 64, 30, 50)]),
+    "broadcast, rows": lambda: ("broadcast_to", [drawn(700, 1)], [(700, 500)]),
+    "flip": lambda: ("flip", [drawn(300, 401), 1], [(300, 401)]),
+    "slice": lambda: (
+        "strided_slice",
+        [drawn(3, 701, 350), *map(Shape, ((1, 2), (1, -1), (-1, -351), (2, -1)))],
+        [(3, 350, 350)],
+    ),
+    "concat, columns": lambda: (
+        "concat", [drawn(900, 200), drawn(900, 1), drawn(900, 150), 1], [(900, 351)]
+    ),
+    "stack": lambda: ("stack", [drawn(300, 401), drawn(300, 401), 2], [(300, 401, 2)]),
+    "split": lambda: (
+        "split", [drawn(128, 2304), 3, 1], [(128, 768), (128, 768), (128, 768)]
+    ),
+    "take, rows": lambda: (
+        "take", [drawn(3000, 200), rng.integers(-3000, 3000, (9, 50)), 0, "python"], [(9, 50, 200)]
+    ),
+    "take, elements": lambda: ("take", [drawn(90, 700), rng.integers(0, 700, 999), 1], [(90, 999)]),
+    "pad": lambda: (
+        "nn.pad", [drawn(1, 60, 56, 57), Shape((0, 0, 0, 0, 1, 2, 3, 1)), "reflect", 0],
+        [(1, 60, 59, 61)],
+    ),
+    "pad, one row": lambda: (
+        "nn.pad", [drawn(300000), Shape((500, 20)), "constant", 1.5], [(300520,)]
+    ),
+    "full": lambda: ("full", [1.5], [(999, 400)]),
+    "cast, wider": lambda: ("cast", [drawn(999, 300)], [(999, 300)]),
 }  # fmt: skip
 
 
@@ -386,6 +430,7 @@ CHILD = """
 import os, sys, threading, time
 import numpy as np
 import relaxvm
+from relaxvm import Shape
 from relaxvm.core._threads import count_sections
 from relaxvm.kernels import _table, linear
 from relaxvm.kernels.cpu import SETS

@@ -72,11 +72,12 @@ static inline int rvm_read_tensor(PyObject *object, RvmBuffer *to) {
     return 1;
 }
 
-/* A tensor that a result of this implementation may be written to. */
-static inline int rvm_read_out(PyObject *object, const RvmImplementation *how, RvmBuffer *to) {
+/* A tensor that a result of this implementation may be written to; `*written` grows by its bytes. */
+static inline int rvm_read_out(PyObject *object, const RvmImplementation *how, RvmBuffer *to, int64_t *written) {
     if (!rvm_read_tensor(object, to) || !(to->flags & RVM_WRITABLE)) return 0;
     int64_t bytes = to->item;
     for (int i = 0; i < to->ndim; i++) bytes *= to->dims[i];
+    *written += bytes;
     return bytes < how->most_bytes && rvm_is_in(how->dtypes, to->dtype);
 }
 
@@ -207,6 +208,7 @@ typedef struct {
         double alignment;
     } params;
     int64_t numbers[RVM_MAX_NUMBERS];
+    int64_t written; /* bytes of the results */
     RvmBuffer buffers[RVM_MAX_BUFFERS];
 } rvm_arguments;
 
@@ -222,6 +224,7 @@ static inline int rvm_read_arguments(const rvm_way *way, PyObject *const *args, 
     RvmBuffer *to = read->buffers;
     int64_t *number = read->numbers;
     PyObject *const *at = args, *const *end = args + count;
+    read->written = 0;
     const RvmArgument *argument = how->arguments, *last = argument + how->num_arguments;
     /* How many arguments there are for the kind that takes any number of them. */
     Py_ssize_t some = count - how->num_arguments + 1;
@@ -231,12 +234,12 @@ static inline int rvm_read_arguments(const rvm_way *way, PyObject *const *args, 
         void *field = read->params.bytes + argument->offset;
         switch (argument->kind) {
             case RVM_ARG_TENSOR: RVM_NEED(rvm_read_tensor(*at++, to++)); break;
-            case RVM_ARG_OUT: RVM_NEED(rvm_read_out(*at++, how, to++)); break;
+            case RVM_ARG_OUT: RVM_NEED(rvm_read_out(*at++, how, to++, &read->written)); break;
             case RVM_ARG_TENSORS:
                 for (Py_ssize_t i = 0; i < some; i++) RVM_NEED(rvm_read_tensor(*at++, to++));
                 break;
             case RVM_ARG_OUTS:
-                for (Py_ssize_t i = 0; i < some; i++) RVM_NEED(rvm_read_out(*at++, how, to++));
+                for (Py_ssize_t i = 0; i < some; i++) RVM_NEED(rvm_read_out(*at++, how, to++, &read->written));
                 break;
             case RVM_ARG_TENSOR_OR_NONE:
                 if (*at == Py_None) {
@@ -515,7 +518,7 @@ static int rvm_dispatch(rvm_ways *ways, PyObject *const *args, Py_ssize_t count,
         call.float_status = float_status;
         call.reports = reports;
         call.host = &rvm_host;
-        call.is_short = how->is_unlocked && rvm_is_short(read.buffers, buffers);
+        call.is_short = how->is_unlocked && (read.written < how->locked_bytes || rvm_is_short(read.buffers, buffers));
         call.threads = how->is_unlocked && !call.is_short ? rvm_pool_threads() : 1;
         if (how->uses_ufunc) {
             if (!rvm_find_ufunc_loop(ways, read.buffers[0].dtype, read.buffers[buffers - 1].dtype))

@@ -123,7 +123,7 @@ typedef struct RvmKernelCall {
      * Not for use in a piece. */
     int (*run_pieces)(const struct RvmKernelCall *, RvmPiece, void *work, int64_t pieces, int threads);
     int threads;  /* of the call, at most; at least 1 */
-    int is_short; /* operands have few bytes: an implementation of `is_unlocked` runs with the lock */
+    int is_short; /* there are few bytes: an implementation of `is_unlocked` runs with the lock */
     void *thread; /* the host's */
 } RvmKernelCall;
 
@@ -203,6 +203,7 @@ typedef struct {
     unsigned dtypes;    /* set of the data types that results may have */
     int64_t most_bytes; /* each result has fewer */
     int is_unlocked;    /* runs without Python's lock: other threads may run, and change elements */
+    int64_t locked_bytes; /* with the lock, though, and on one thread, where results have fewer bytes together */
     double ulp;         /* how far a result may be from the reference's; 0: the same bits */
 } RvmImplementation;
 

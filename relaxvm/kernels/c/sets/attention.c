@@ -10,7 +10,7 @@
  * multiplied where they are, and so are values.
  */
 #include "math.h"
-#include "pieces.h"
+#include "../pieces.h"
 #include "tiles.h"
 
 #define KEYS_AT_ONCE 256

@@ -1,7 +1,6 @@
-/* Images in blocks of channels (blocks.h): reordering to and from planes, pools, means, gates and concatenation.  Other
- * transposes. */
+/* Images in blocks of channels (blocks.h): reordering to and from planes, pools, means, gates and concatenation. */
 #include "blocks.h"
-#include "pieces.h"
+#include "../pieces.h"
 
 /* ---- reordering ---------------------------------------------------------------------------------- */
 #define BYTES (RVM_DTYPE_BIT(RVM_DTYPE_U8) | RVM_DTYPE_BIT(RVM_DTYPE_I8))
@@ -138,105 +137,6 @@ static int to_blocks(const RvmKernelCall *call) {
 static int from_blocks(const RvmKernelCall *call) {
     const RvmBuffer *x = call->buffers, *out = x + 1;
     return get_images(out, x) ? reorder(call, out, x, 1) : RVM_ASK_REFERENCE;
-}
-
-/* ---- transposes ----------------------------------------------------------------------------------- */
-typedef struct {
-    RvmInts axes;
-} PermuteParams;
-
-/* Axes in the order of the result: lengths, and the distance of neighbours along them, in x and in the
- * result, in elements. */
-typedef struct {
-    int64_t dims[RVM_MAX_DIMS], from[RVM_MAX_DIMS], to[RVM_MAX_DIMS];
-    int ndim;
-} Order;
-
-/* The axes longer than 1; those that follow each other in x, too, are joined. */
-static int get_order(const RvmKernelCall *call, Order *order) {
-    const RvmBuffer *x = call->buffers, *out = x + 1;
-    const PermuteParams *params = (const PermuteParams *)call->params;
-    int axes[RVM_MAX_DIMS], ndim = x->ndim, given = 0, n = 0;
-    if (params->axes.count == RVM_NO_INTS) {
-        for (; given < ndim; given++) axes[given] = ndim - 1 - given;
-    } else {
-        given = rvm_axes(&params->axes, ndim, axes);
-    }
-    if (given != ndim || out->ndim != ndim || !rvm_is_contiguous(x) || !rvm_is_contiguous(out) ||
-        !rvm_is_input(x, out) || x->item != 4)
-        return 0;
-    for (int i = 0; i < ndim; i++) {
-        if (out->dims[i] != x->dims[axes[i]]) return 0;
-        if (out->dims[i] == 1) continue;
-        int64_t from = x->strides[axes[i]] / 4, dim = out->dims[i];
-        if (n > 0 && order->from[n - 1] == dim * from) {
-            n--;
-            dim *= order->dims[n];
-        }
-        order->dims[n] = dim;
-        order->from[n] = from;
-        order->to[n++] = out->strides[i] / 4;
-    }
-    order->ndim = n;
-    return 1;
-}
-
-/* to[i][j] = from[j][i] for `rows` rows of `columns`; steps in floats.  A line of x is read once. */
-static int transpose_matrix(const RvmKernelCall *call, const float *from, int64_t from_step, float *to,
-                            int64_t to_step, int64_t rows, int64_t columns) {
-    for (int64_t first = 0; first < rows; first += RVM_BLOCK) {
-        int64_t last = first + RVM_BLOCK < rows ? first + RVM_BLOCK : rows;
-        int64_t whole = columns / RVM_QUAD * RVM_QUAD;
-        int64_t quads = first + (last - first) / RVM_QUAD * RVM_QUAD;
-        for (int64_t j = 0; j < whole; j += RVM_QUAD) {
-            for (int64_t i = first; i < quads; i += RVM_QUAD)
-                rvm_transpose_quad(from + j * from_step + i, from_step, to + i * to_step + j, to_step);
-            for (int64_t i = quads; i < last; i++)
-                for (int k = 0; k < RVM_QUAD; k++) to[i * to_step + j + k] = from[(j + k) * from_step + i];
-        }
-        for (int64_t j = whole; j < columns; j++)
-            for (int64_t i = first; i < last; i++) to[i * to_step + j] = from[j * from_step + i];
-        if (rvm_must_stop(call, (last - first) * columns * 16)) return 1;
-    }
-    return 0;
-}
-
-/* out's axis i is x's axis axes[i]: runs of elements that follow each other in both are copied; else the
- * last axis of the result and the last one of x are those of matrices, which are transposed. */
-static int transpose(const RvmKernelCall *call) {
-    const RvmBuffer *x = call->buffers, *out = x + 1;
-    const float *from = (const float *)x->data;
-    float *to = (float *)out->data;
-    int64_t at[RVM_MAX_DIMS] = {0};
-    Order o;
-    if (!get_order(call, &o)) return RVM_ASK_REFERENCE;
-    if (rvm_length(out) == 0) return RVM_OK;
-    if (o.ndim == 0) {
-        memcpy(to, from, 4);
-        return RVM_OK;
-    }
-    int last = o.ndim - 1, inner = last;
-    while (o.from[inner] != 1) inner--; /* the last axis of x */
-    for (;;) {
-        if (inner == last) {
-            memcpy(to, from, (size_t)o.dims[last] * 4);
-            if (rvm_must_stop(call, o.dims[last] * 4 + 16)) return RVM_FAILED;
-        } else if (transpose_matrix(call, from, o.from[last], to, o.to[inner], o.dims[inner], o.dims[last])) {
-            return RVM_FAILED;
-        }
-        int axis = last - 1;
-        for (; axis >= 0; axis--) {
-            RVM_FEW_TURNS;
-            if (axis == inner) continue;
-            from += o.from[axis];
-            to += o.to[axis];
-            if (++at[axis] < o.dims[axis]) break;
-            from -= o.dims[axis] * o.from[axis];
-            to -= o.dims[axis] * o.to[axis];
-            at[axis] = 0;
-        }
-        if (axis < 0) return RVM_OK;
-    }
 }
 
 /* ---- pools --------------------------------------------------------------------------------------- */
@@ -580,9 +480,6 @@ static const RvmArgument gate_arguments[] = {RVM_BUFFER(TENSOR), RVM_BUFFER(TENS
 
 static const RvmArgument reorder_arguments[] = {RVM_BUFFER(TENSOR), RVM_BUFFER(OUT)};
 
-static const RvmArgument permute_arguments[] = {
-    RVM_BUFFER(TENSOR), RVM_FIELD(EACH_INT, PermuteParams, axes), RVM_BUFFER(OUT)};
-
 static const RvmArgument max_pool_arguments[] = {
     RVM_BUFFER(TENSOR),
     RVM_FIELD(INTS, PoolParams, size),
@@ -619,10 +516,5 @@ const RvmImplementation RVM_NAME(rvm_blocks)[] = {
     OF_BLOCKS(gate, "gate_blocks", gate_arguments, RVM_SUM_ULP),
     {.name = "blocks.concat", .kernel = "concat", .run = concat, RVM_ARGUMENTS(concat_arguments),
      .dtypes = RVM_DTYPE_BIT(RVM_DTYPE_F32), .most_bytes = RVM_ANY_RESULT, .is_unlocked = 1},
-    {.name = "blocks.transpose", .kernel = "permute_dims", .run = transpose,
-     RVM_ARGUMENTS(permute_arguments),
-     .dtypes = RVM_DTYPE_BIT(RVM_DTYPE_F32) | RVM_DTYPE_BIT(RVM_DTYPE_I32) |
-               RVM_DTYPE_BIT(RVM_DTYPE_U32),
-     .most_bytes = RVM_ANY_RESULT, .is_unlocked = 1},
     {.name = NULL},
 };

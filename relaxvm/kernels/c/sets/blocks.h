@@ -12,6 +12,7 @@
 #include <math.h>
 
 #include "../buffers.h"
+#include "../pieces.h"
 #include "math.h"
 #include "vector.h"
 
@@ -36,14 +37,6 @@ static inline char *rvm_take(char **workspace, int64_t bytes) {
     char *part = (char *)(((uintptr_t)*workspace + RVM_ALIGNMENT - 1) & ~(uintptr_t)(RVM_ALIGNMENT - 1));
     *workspace = part + bytes;
     return part;
-}
-
-/* Between pieces of work: whether the call has to stop, with an exception. */
-static inline int rvm_must_stop(const RvmKernelCall *call, int64_t work) {
-    *call->done += work;
-    if (*call->done < (int64_t)1 << 28) return 0; /* some milliseconds */
-    *call->done = 0;
-    return call->must_stop(call);
 }
 
 /* ---- products of lines -------------------------------------------------------------------------- */

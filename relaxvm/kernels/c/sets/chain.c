@@ -16,7 +16,7 @@
  */
 #include "../loops.h"
 #include "blocks.h"
-#include "pieces.h"
+#include "../pieces.h"
 
 #define TILE 1024
 #define MOST_INPUTS 30

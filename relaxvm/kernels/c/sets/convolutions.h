@@ -5,7 +5,7 @@
 #define RELAXVM_KERNELS_CONVOLUTIONS_H
 
 #include "blocks.h"
-#include "pieces.h"
+#include "../pieces.h"
 
 #define LINE_BYTES (RVM_BLOCK * 4)
 /* Weights that are read again for each row of results fit in the cache. */

@@ -2,7 +2,7 @@
  * bits, those of NaNs included.  Where a finite number becomes infinite, numpy does it again, and warns.
  */
 #include "blocks.h"
-#include "pieces.h"
+#include "../pieces.h"
 
 typedef struct {
     const char *x;

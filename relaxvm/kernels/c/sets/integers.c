@@ -22,7 +22,7 @@
  */
 #include "amx.h"
 #include "blocks.h"
-#include "pieces.h"
+#include "../pieces.h"
 #include "recurrent.h"
 
 #define QUAD 4                          /* bytes of a lane */

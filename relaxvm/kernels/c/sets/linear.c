@@ -15,7 +15,7 @@
  */
 #include "blocks.h"
 #include "math.h"
-#include "pieces.h"
+#include "../pieces.h"
 #include "recurrent.h"
 #include "tiles.h"
 

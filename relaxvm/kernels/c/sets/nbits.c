@@ -10,7 +10,7 @@
  * of x are multiplied with them by its tiles, before the next ones.
  */
 #include "blocks.h"
-#include "pieces.h"
+#include "../pieces.h"
 #include "tiles.h"
 
 #define AT_ONCE 4       /* rows of x */

@@ -6,7 +6,7 @@
  */
 #include "blocks.h"
 #include "math.h"
-#include "pieces.h"
+#include "../pieces.h"
 
 #define STRIDE (4 * RVM_LANES)
 

@@ -9,7 +9,7 @@
  * What follows the two axes is moved as a whole: 16 channels for images in blocks, one element for planes.
  */
 #include "blocks.h"
-#include "pieces.h"
+#include "../pieces.h"
 
 enum { NEAREST, LINEAR, CUBIC };
 static const char *const methods[] = {"nearest_neighbor", "linear", "cubic", NULL};

@@ -10,7 +10,7 @@
  * are for the same target, the last bits of sums of float64 differ.
  */
 #include "blocks.h"
-#include "pieces.h"
+#include "../pieces.h"
 
 enum { LEAF, LESS_EQUAL, LESS, EQUAL, IF_MISSING };
 enum { SUM, AVERAGE, MIN, MAX };

@@ -6,7 +6,24 @@
 #ifndef RELAXVM_KERNELS_PIECES_H
 #define RELAXVM_KERNELS_PIECES_H
 
-#include "../kernel_call.h"
+#include "kernel_call.h"
+
+/* Between pieces of work: whether the call has to stop, with an exception. */
+static inline int rvm_must_stop(const RvmKernelCall *call, int64_t work) {
+    *call->done += work;
+    if (*call->done < (int64_t)1 << 28) return 0; /* some milliseconds */
+    *call->done = 0;
+    return call->must_stop(call);
+}
+
+/* Add bits to a number that other threads add to. */
+static inline void rvm_add_bits(int *to, int bits) {
+#if defined(__GNUC__) || defined(__clang__)
+    __atomic_fetch_or(to, bits, __ATOMIC_RELAXED);
+#else
+    *to |= bits; /* there are no other threads */
+#endif
+}
 
 /* Nanoseconds of work below which a call stays on its thread: another one begins a microsecond or two later where
  * it looks for work, and up to 40 us later where it sleeps. */
