@@ -32,7 +32,7 @@ from .time_attacks import kernels
 
 MEMORY = os.environ.get("RELAXVM_FUZZ_MEMORY", "6")
 """GiB of address space of a worker; 0 for none, which sanitizers need."""
-COUNT = int(os.environ.get("RELAXVM_FUZZ_COUNT", "20000"))
+COUNT = int(os.environ.get("RELAXVM_FUZZ_COUNT", "8000"))
 """Mutants of executables to run; of each other kind an eighth as many.  Set the variable to
 something smaller while you work."""
 

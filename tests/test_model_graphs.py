@@ -44,9 +44,8 @@ def test_wrong_results_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     graph.wanted[0] = graph.wanted[0] * 1.001
     assert worst(graph, results_of(graph)) > BOUND
     monkeypatch.setattr(model_graphs, "BOUND", -1.0)
-    assert len(list(failures(0, ["FuseOps"]))) == 5  # whole, three settings, one left out
-
-
+    # Whole, three settings and one left out; the other one does not change this graph.
+    assert len(list(failures(0, ["PackLinear", "FoldScaleToConv"]))) == 5
 
 
 def test_a_permutation_before_a_kernel_with_a_text() -> None:
