@@ -15,11 +15,12 @@ if sys.platform == "win32":
 
 PROGRAM = Path(__file__).parent / "no_memory.py"
 SCENARIOS = (
-    "load", "translate", "translate, call", "translate, call plainly", "call", "call by keyword",
+    "load", "translate, call", "translate, call plainly", "call", "call by keyword",
     "call plainly", "call with limits", "call with a hook", "call with an error",
     "call with a shared tuple", "call that is refused", "call that is refused for its frame",
     "census", "view", "pickle", "profile",
 )  # fmt: skip
+"""Not "translate" by itself, which is the first part of "translate, call"."""
 
 
 PURE_PYTHON = """
