@@ -504,3 +504,45 @@ def test_libraries_are_pickled_as_texts(library: KernelLibrary) -> None:
     s = _zeros()
     again["total"](np.ones(5, "float32"), s)
     assert s == 5
+
+
+@T.prim_func
+def _moved_index(A: T.Buffer((4,), "int32"), B: T.Buffer((4,), "int32")):
+    for i in range(4):
+        with T.sblock("block"):
+            vi = T.axis.spatial(4, A[i])
+            A[vi] = (vi + 1) % 4
+            B[vi] = B[vi] + 10 + vi
+
+
+@T.prim_func
+def _moved_region(A: T.Buffer((4,), "int32"), B: T.Buffer((4,), "int32")):
+    for i in range(4):
+        with T.sblock("block"):
+            vi = T.axis.spatial(4, i)
+            C = T.match_buffer(B[A[vi] : A[vi] + 1], (1,), "int32", offset_factor=1)
+            A[vi] = 0
+            C[0] = C[0] + 7
+
+
+@T.prim_func
+def _moved_reduction(A: T.Buffer((4,), "int32"), B: T.Buffer((4,), "int32")):
+    for i, k in T.grid(4, 3):
+        with T.sblock("block"):
+            vi, vk = T.axis.spatial(4, A[i]), T.axis.reduce(3, k)
+            with T.init():
+                B[vi] = 1
+            B[vi] = B[vi] * 2 + vk
+            A[i] = (A[i] + 1) % 4
+
+
+@pytest.mark.parametrize("prefer", ["python"] if compiler() is None else ["c", "python"])
+@pytest.mark.parametrize("func", [_moved_index, _moved_region, _moved_reduction])
+def test_values_that_a_block_begins_with_stay(func: Any, prefer: Any) -> None:
+    """The block writes to the elements that its variables and regions were read from."""
+    values = [np.array([0, 1, 3, 2], "int32"), np.arange(4, dtype="int32")]
+    expected = [each.copy() for each in values]
+    run_prim_func(func, expected)
+    compile_prim_func(func, prefer=prefer)(*values)
+    for got, wanted in zip(values, expected, strict=True):
+        np.testing.assert_array_equal(got, wanted)

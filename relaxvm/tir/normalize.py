@@ -510,21 +510,37 @@ class _Flatten(Substitution):
         for iv, value in zip(block.iter_vars, values, strict=True):
             self._values[iv.var] = cast(value, iv.var.ty.dtype)
         predicate = self.visit(stmt.predicate)
+        binds: list[Bind] = []
+        for at, iv in enumerate(block.iter_vars):
+            values[at] = self._values[iv.var] = self._bound(
+                iv.var.name, self._values[iv.var], binds
+            )
         for buffer in block.alloc_buffers:
             self._allocate(buffer)
         for match in block.match_buffers:
-            self._match(match.buffer, match.source)
+            self._match(match.buffer, match.source, binds)
         body = self.visit(block.body)
         piece: Stmt | _Piece = body
         if block.init is not None:
             axes = []
             for iv, value in zip(block.iter_vars, values, strict=True):
                 if iv.iter_type == IterVar.COMM_REDUCE and iv.dom is not None:
-                    axes.append((cast(value, iv.var.ty.dtype), self.visit(iv.dom.min)))
+                    axes.append((value, self.visit(iv.dom.min)))
             piece = _Piece(_Guard(axes, self.visit(block.init)), body)
+        if binds:
+            piece = seq([*binds, _settle(piece)])
         if type(predicate) is IntImm:
             return piece if predicate.value else Evaluate(0)
         return IfThenElse(predicate, _settle(piece))
+
+    def _bound(self, name: str, value: Expr, binds: list[Bind]) -> Expr:
+        """A value that a block begins with: if it has elements of buffers, which the block may
+        change, a new variable, which is added to `binds`."""
+        if not loads_of(value):
+            return value
+        var = Var(name, value.ty)
+        binds.append(Bind(var, value))
+        return var
 
     def _allocate(self, buffer: Buffer) -> None:
         if buffer.ty.strides or not _starts_at_0(buffer):
@@ -536,11 +552,13 @@ class _Flatten(Substitution):
         if local not in self.allocs:
             self.allocs.append(local)
 
-    def _match(self, buffer: Buffer, source: Any) -> None:
+    def _match(self, buffer: Buffer, source: Any, binds: list[Bind]) -> None:
         """Make a buffer denote a region: its accesses become accesses of the source, and variables
         in its type get their values from the region."""
-        offsets = [self.visit(r.min) for r in source.region]
-        extents = [self.visit(r.extent) for r in source.region]
+        offsets, extents = (
+            [self._bound(buffer.name, self.visit(e), binds) for e in ends]
+            for ends in ([r.min for r in source.region], [r.extent for r in source.region])
+        )
         target, offsets = self._access(source.buffer, offsets)
         dropped = len(target.ty.shape) - len(buffer.ty.shape)
         if dropped < 0:
