@@ -462,6 +462,7 @@ typedef struct {
     const float *bias, *residual;      /* of the first pixel; may be NULL */
     float *out;
     int64_t taps, row_floats, weight_row;
+    int64_t window, step, apart;       /* taps of a row; floats from one pixel to the next, and from tap to tap */
     RvmEpilogue epilogue;
 } Slide;
 
@@ -469,6 +470,15 @@ typedef struct {
 #define SLIDE_PIXELS 7
 #define SOME_PIXELS 4
 
+static inline __attribute__((always_inline)) void finish_slide(const Slide *s, int lane, vf *sum, int pixels) {
+#pragma GCC unroll 8
+    for (int i = 0; i < pixels; i++) {
+        if (s->residual) sum[i] += rvm_load(s->residual + i * RVM_BLOCK + lane);
+        rvm_store(s->out + i * RVM_BLOCK + lane, rvm_bounded(sum[i], &s->epilogue));
+    }
+}
+
+/* Windows whose taps follow each other: a pixel of the image is read once, for all results that it counts for. */
 static inline __attribute__((always_inline)) void slide(const Slide *s, int lane, int window, int stride,
                                                         int pixels) {
     const float *x = s->x + lane, *w = s->weight + lane;
@@ -491,11 +501,27 @@ static inline __attribute__((always_inline)) void slide(const Slide *s, int lane
         x += row_floats;
         w += weight_row;
     }
+    finish_slide(s, lane, sum, pixels);
+}
+
+/* Any window and any distances: each result reads its taps by itself. */
+static inline __attribute__((always_inline)) void stride_over(const Slide *s, int lane, int pixels) {
+    const float *x = s->x + lane, *w = s->weight + lane;
+    int64_t step = s->step, apart = s->apart, window = s->window;
+    vf sum[SLIDE_PIXELS], start = s->bias ? rvm_load(s->bias + lane) : rvm_all(0);
 #pragma GCC unroll 8
-    for (int i = 0; i < pixels; i++) {
-        if (s->residual) sum[i] += rvm_load(s->residual + i * RVM_BLOCK + lane);
-        rvm_store(s->out + i * RVM_BLOCK + lane, rvm_bounded(sum[i], &s->epilogue));
+    for (int i = 0; i < pixels; i++) sum[i] = start;
+    for (int64_t ky = 0; ky < s->taps; ky++) {
+        for (int64_t kx = 0; kx < window; kx++) {
+            vf weight = rvm_load(w + kx * RVM_BLOCK);
+#pragma GCC unroll 8
+            for (int i = 0; i < pixels; i++)
+                sum[i] = rvm_fma(weight, rvm_load(x + kx * apart + i * step), sum[i]);
+        }
+        x += s->row_floats;
+        w += s->weight_row;
     }
+    finish_slide(s, lane, sum, pixels);
 }
 
 typedef void (*SlideCall)(const Slide *, int lane);
@@ -519,8 +545,13 @@ SLIDE_OF(5, 2)
 SLIDE_OF(7, 1)
 SLIDE_OF(7, 2)
 
+#define STRIDE_OVER(pixels)                                                                   \
+    static void stride_over_##pixels(const Slide *s, int lane) { stride_over(s, lane, pixels); }
+STRIDE_OVER(7) STRIDE_OVER(4) STRIDE_OVER(1)
+static const SlideCall over[SLIDES] = {stride_over_7, stride_over_4, stride_over_1};
+
 static const SlideCall *slide_of(const Conv *c) {
-    if (c->dilation_x != 1 || c->stride_x > 2) return NULL;
+    if (c->dilation_x != 1 || c->stride_x > 2) return over;
     switch (c->wide * 2 + c->stride_x) {
         case 7: return slide_3_1;
         case 8: return slide_3_2;
@@ -528,7 +559,7 @@ static const SlideCall *slide_of(const Conv *c) {
         case 12: return slide_5_2;
         case 15: return slide_7_1;
         case 16: return slide_7_2;
-        default: return NULL;
+        default: return over;
     }
 }
 
@@ -547,28 +578,36 @@ static void tap_by_tap(const Conv *c, const float *x, const float *weight, int64
     }
 }
 
+/* Pixels from `begin` to `end` have whole windows from left to right. */
+static void whole_windows(const Conv *c, int64_t *begin, int64_t *end) {
+    int64_t reach = (c->wide - 1) * c->dilation_x + 1, room = c->width + c->left - reach;
+    *begin = (c->left + c->stride_x - 1) / c->stride_x;
+    *end = room < 0 ? 0 : room / c->stride_x + 1;
+    if (*begin > c->columns) *begin = c->columns;
+    if (*end > c->columns) *end = c->columns;
+}
+
 static int depthwise_row(const RvmKernelCall *call, const Conv *c, const SlideCall *slides,
                          const float *x, const float *weight, int64_t channel,
                          const float *bias, int64_t y, const float *residual, float *out) {
     int64_t first = y * c->stride_y - c->top, above = 0, taps = c->tall;
     while (above < c->tall && first + above * c->dilation_y < 0) above++;
     while (taps > above && first + (taps - 1) * c->dilation_y >= c->height) taps--;
-    /* Pixels from `begin` to `end` have whole windows from left to right. */
-    int64_t begin = (c->left + c->stride_x - 1) / c->stride_x;
-    int64_t reach = (c->wide - 1) * c->dilation_x + 1, room = c->width + c->left - reach;
-    int64_t end = room < 0 ? 0 : room / c->stride_x + 1;
-    if (begin > c->columns) begin = c->columns;
-    if (end > c->columns) end = c->columns;
+    int64_t begin, end;
+    whole_windows(c, &begin, &end);
     Slide s = {.weight = weight + above * c->wide * RVM_BLOCK,
                .bias = bias,
                .taps = taps - above,
                .row_floats = c->dilation_y * c->width * RVM_BLOCK,
                .weight_row = c->wide * RVM_BLOCK,
+               .window = c->wide,
+               .step = c->stride_x * RVM_BLOCK,
+               .apart = c->dilation_x * RVM_BLOCK,
                .epilogue = c->epilogue};
     for (int64_t p = 0; p < c->columns;) {
         int64_t at = p * RVM_BLOCK;
         int count = 1;
-        if (slides && p >= begin && p < end) {
+        if (p >= begin && p < end) {
             int which = p + SLIDE_PIXELS <= end ? 0 : p + SOME_PIXELS <= end ? 1 : 2;
             count = slide_pixels[which];
             s.x = x + ((first + above * c->dilation_y) * c->width + p * c->stride_x - c->left) * RVM_BLOCK;
@@ -591,11 +630,14 @@ static int depthwise_row(const RvmKernelCall *call, const Conv *c, const SlideCa
     return rvm_must_stop(call, c->columns * RVM_FINISH_WORK);
 }
 
-/* Whether each block is copied with its padding: then all windows are whole.  Of wide images the windows
- * at the edges are few. */
-#define COPIED_COLUMNS 56
+/* Whether each block is copied with its padding: then all windows are whole.  A tap of a window at an edge takes the
+ * time of some lines that are copied. */
+#define LINES_OF_TAP 4
 static int is_copied(const Conv *c) {
-    return c->is_padded && c->columns <= COPIED_COLUMNS && slide_of(c) != NULL;
+    int64_t begin, end;
+    whole_windows(c, &begin, &end);
+    int64_t at_edges = end > begin ? c->columns - (end - begin) : c->columns;
+    return c->is_padded && at_edges * c->tall * c->wide * LINES_OF_TAP > c->padded_width * c->stride_y;
 }
 
 static RvmGrid depthwise_grid(const RvmKernelCall *call, const Conv *c) {
