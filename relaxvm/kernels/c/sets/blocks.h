@@ -273,14 +273,16 @@ static inline int rvm_run_tiles(const RvmLinesTile *tiles, RvmLines *l, int64_t 
         int64_t terms = l->count * parts * l->next_runs;
         share = (l->weight_block / RVM_BLOCK + terms - 1) / terms;
     }
-    for (int64_t part = 0; part < parts; part++) {
-        int64_t from = pixels * part / parts, to = pixels * (part + 1) / parts;
+    int64_t least = parts ? pixels / parts : 0, longer = pixels - least * parts;
+    for (int64_t part = 0, from = first; part < parts; part++) {
+        int64_t count = least + (part < longer);
         int64_t done = (l->next_run * parts + part) * share * l->count * RVM_BLOCK;
         l->ahead_lines = done < l->weight_block ? share : 0;
         l->ahead = l->ahead_lines ? l->next + done : l->weight;
-        tiles[to - from - 1](l, first + from);
+        tiles[count - 1](l, from);
         int64_t more = l->epilogue.is_more ? RVM_FINISH_WORK * RVM_TILE_BLOCKS : 0;
-        if (rvm_must_stop(l->call, (l->weight_block + more) * (to - from))) return 1;
+        if (rvm_must_stop(l->call, (l->weight_block + more) * count)) return 1;
+        from += count;
     }
     return 0;
 }

@@ -85,6 +85,7 @@ typedef struct {
     const Linear *l;
     float *lines;
     int64_t first, last; /* tiles of rows */
+    int64_t first_row;   /* of the first tile */
     int64_t tiles;       /* in all */
     RvmGrid grid;
 } Division;
@@ -146,7 +147,7 @@ static void pack_rows(const Linear *l, int64_t first, int rows, float *to) {
 static int64_t row_of(const Division *d, int64_t tile) { return d->l->rows * tile / d->tiles; }
 
 static float *lines_at(const Division *d, int64_t row) {
-    return d->lines + (row - row_of(d, d->first)) * lines_of(d->l->terms);
+    return d->lines + (row - d->first_row) * lines_of(d->l->terms);
 }
 
 static int pack_tiles(const RvmKernelCall *call, void *work, int64_t piece, int thread) {
@@ -183,14 +184,16 @@ static int multiply_tiles(const RvmKernelCall *call, void *work, int64_t piece, 
         int64_t next = i + 1 < part.outer_end ? i + 1 : part_after(d, piece).outer;
         int64_t tiles = part.inner_end - part.inner;
         int64_t share = next < 0 || tiles < 2 ? 0 : (LINE + tiles - 2) / (tiles - 1);
+        int64_t to = row_of(d, d->first + part.inner);
         for (int64_t t = part.inner; t < part.inner_end; t++) {
-            int64_t from = row_of(d, d->first + t), rows = row_of(d, d->first + t + 1) - from;
+            int64_t from = to;
+            to = row_of(d, d->first + t + 1);
             int64_t done = (t - part.inner) * share * l.terms;
             const float *ahead = NULL;
             if (share && done < LINE * l.terms)
                 ahead = l.weight + next * RVM_TILE_BLOCKS * l.terms * RVM_BLOCK + done;
-            if (run_tile(&l, of_lines[some - 1][rows - 1], some, lines_at(d, from), ahead ? share : 0, from,
-                         (int)rows, b, ahead))
+            if (run_tile(&l, of_lines[some - 1][to - from - 1], some, lines_at(d, from), ahead ? share : 0, from,
+                         (int)(to - from), b, ahead))
                 return RVM_FAILED;
         }
     }
@@ -203,6 +206,7 @@ static int run_many(const RvmKernelCall *call, const Linear *l, float *lines) {
     int64_t outputs = ((l->columns + RVM_BLOCK - 1) / RVM_BLOCK + RVM_TILE_BLOCKS - 1) / RVM_TILE_BLOCKS;
     for (; d.first < d.tiles; d.first = d.last) {
         d.last = d.first + at_once < d.tiles ? d.first + at_once : d.tiles;
+        d.first_row = row_of(&d, d.first);
         int64_t time = linear_time(l, row_of(&d, d.last) - row_of(&d, d.first));
         /* The threads are there for the products, so they share the little work before them, too. */
         d.grid = rvm_divide(call, time, d.last - d.first, 1);
