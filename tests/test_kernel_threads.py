@@ -366,6 +366,31 @@ def test_small_work_stays_on_its_thread() -> None:
     assert count_sections() == before
 
 
+# The workspace
+
+
+def test_trim_gives_back_the_workspace() -> None:
+    """That kernels keep for all machines of the process; `close` leaves it to the others."""
+    name, args, shapes = CASES["winograd, many tiles"]()
+    run = of_set(name, SETS[0])
+    builder = relaxvm.ExecBuilder()
+    with builder.function("main", num_inputs=1):
+        builder.emit_ret(builder.r(0))
+    vm, other = (relaxvm.VirtualMachine(builder.get()) for _ in range(2))
+    relaxvm.set_num_threads(1)
+    vm.trim()
+    wanted: list[np.ndarray] = []
+    for _ in range(2):
+        out = np.zeros(shapes[0], np.float32)
+        run(*args, out)
+        wanted.append(out)
+        other.close()
+        freed = vm.trim()
+        assert 1 << 16 < freed <= 32 << 20
+        assert vm.trim() == 0
+    np.testing.assert_array_equal(*wanted)
+
+
 # The pool
 
 

@@ -83,6 +83,7 @@ cdef extern from "kernels/_table_impl.h":
     const RvmImplementation* rvm_implementation_at(const RvmSet*, int) noexcept
     void rvm_add_way(rvm_ways*, const RvmImplementation*) noexcept
     int rvm_dispatch(rvm_ways*, PyObject* const*, Py_ssize_t, int*, RvmReports*) noexcept
+    int64_t rvm_release_workspace() noexcept
     enum:
         RVM_MOST_COPIED
     bint rvm_copy_apart(const rvm_ways*, PyObject* const*, Py_ssize_t, PyObject**) noexcept
@@ -344,6 +345,12 @@ def offer_steps(tuple names):
     """Give the names in which implementations of several steps report floating-point errors."""
     global _step_names
     _step_names = names
+
+
+def release_workspace():
+    """Give the workspace that is kept between calls of kernels, for the whole process, back to the
+    system; return its bytes."""
+    return rvm_release_workspace()
 
 
 def offer_program(str text, bytes program):

@@ -466,6 +466,15 @@ static int rvm_run_with_kept(const RvmImplementation *how, RvmKernelCall *call) 
     return answer;
 }
 
+/* Give it back to the system; its bytes. */
+static int64_t rvm_release_workspace(void) {
+    int64_t bytes = rvm_kept_workspace.bytes;
+    PyMem_RawFree(rvm_kept_workspace.memory);
+    rvm_kept_workspace.memory = NULL;
+    rvm_kept_workspace.bytes = 0;
+    return bytes;
+}
+
 static RVM_NOINLINE int rvm_run_with_workspace(const RvmImplementation *how, RvmKernelCall *call) {
     int64_t bytes = how->workspace(call);
     if (bytes < 0) return RVM_ASK_REFERENCE;

@@ -17,9 +17,11 @@ import numpy as np
 from . import _table
 from .cpu import CPU, SETS
 
-__all__ = ["IMPLEMENTATIONS", "DispatchedKernel", "Impl", "dispatched", "implementations_of"]
+__all__ = ["IMPLEMENTATIONS", "DispatchedKernel", "Impl", "dispatched", "implementations_of",
+           "release_workspace"]  # fmt: skip
 
 DispatchedKernel = _table.DispatchedKernel
+release_workspace = _table.release_workspace
 
 
 class Impl(NamedTuple):

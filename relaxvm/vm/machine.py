@@ -672,8 +672,15 @@ class VirtualMachine(Machine):
     def trim(self) -> int:
         """Return cached memory to the system; return the number of bytes.
 
-        This is the memory of pooled allocators, and arrays that the code keeps for reuse.
+        This is the memory of pooled allocators, arrays that the code keeps for reuse, and the
+        workspace of up to 32 MiB that kernels keep for all VMs of the process.
         """
+        from ..kernels.implementations import release_workspace  # here: most machines end without
+
+        return self._trim_pools() + release_workspace()
+
+    def _trim_pools(self) -> int:
+        """The same of what is the VM's own."""
         self._drop_idle_arrays()
         return sum(allocator.trim() for allocator in self._allocators)
 
@@ -690,7 +697,7 @@ class VirtualMachine(Machine):
             held.clear()
         with self._hook_lock:
             self._instrument, self._hooks = None, ()
-        self.trim()
+        self._trim_pools()
 
     def __enter__(self) -> VirtualMachine:
         return self
