@@ -12,6 +12,7 @@ import pytest
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
+import relaxvm
 from relaxvm import VirtualMachine, build, load
 from relaxvm.errors import RelaxVMError
 from relaxvm.frontend.onnx import from_onnx
@@ -319,6 +320,34 @@ def test_quantized_convolutions(channels: bool) -> None:
     assert got.dtype == np.uint8
     assert np.abs(got - want).max() <= 1  # the factor is rounded to float32
     assert (got == want).mean() > 0.99
+
+
+@pytest.mark.parametrize("function", [None, "Relu"])
+def test_a_convolution_with_a_bias_between_quantizations_by_numbers(function: str | None) -> None:
+    """The factor of the sums is a tensor without axes."""
+    x = RNG.integers(-128, 128, (1, 3, 6, 5)).astype(np.int8)
+    w = RNG.integers(-128, 128, (2, 3, 3, 3)).astype(np.int8)
+    bias = RNG.integers(-900, 900, 2).astype(np.int32)
+    constants = {
+        "xs": np.float32(0.5), "xz": np.int8(3), "w": w, "ws": np.float32(0.25), "wz": np.int8(0),
+        "b": bias, "bs": np.float32(0.125), "bz": np.int32(0), "ys": np.float32(4),
+        "yz": np.int8(-5),
+    }  # fmt: skip
+    nodes = [
+        node("DequantizeLinear", "x xs xz", "xf"), node("DequantizeLinear", "w ws wz", "wf"),
+        node("DequantizeLinear", "b bs bz", "bf"), node("Conv", "xf wf bf", "sum"),
+        *([] if function is None else [node(function, "sum", "more")]),
+        node("QuantizeLinear", f"{'sum' if function is None else 'more'} ys yz", "y"),
+    ]  # fmt: skip
+    model = model_of(nodes, inputs_of(x=x), ["y"], constants, 17)
+    windows = np.lib.stride_tricks.sliding_window_view(x.astype(np.int64) - 3, (3, 3), (2, 3))
+    sums = np.einsum("bchwij,ocij->bohw", windows, w.astype(np.int64)) + bias[:, None, None]
+    if function is not None:
+        sums = np.maximum(sums, 0)
+    want = np.clip(np.rint(sums / 32) - 5, -128, 127)  # powers of two are exact
+    got = VirtualMachine(relaxvm.compile(model)).main(x)
+    assert got.dtype == np.int8
+    assert got.tolist() == want.tolist()
 
 
 def test_quantized_products() -> None:

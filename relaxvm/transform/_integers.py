@@ -225,8 +225,9 @@ class IntegerProduct:
             return self
         scale = self.scale.data.astype(np.float64).reshape(())
         with np.errstate(all="ignore"):
-            factor = (self.factor.data / scale).astype(np.float32)
-            more = None if self.more is None else (self.more.data / scale).astype(np.float32)
+            # Numbers stay arrays: numpy's quotient of two of no axes is a scalar.
+            factor = np.asarray(self.factor.data / scale, np.float32)
+            more = None if self.more is None else np.asarray(self.more.data / scale, np.float32)
         is_normal = np.isfinite(factor) & (np.abs(factor) >= np.finfo(np.float32).tiny)
         if not (scale > 0 and is_normal.all() and (more is None or np.isfinite(more).all())):
             return self
