@@ -19,6 +19,7 @@ from relaxvm.script import tir as T
 from relaxvm.tir.build import build_prim_funcs, compile_prim_func
 from relaxvm.tir.products import TILES
 
+from . import tir_products
 from .tir_evaluator import run_prim_func
 
 pytestmark = pytest.mark.skipif(toolchain.compiler() is None, reason="needs a C compiler")
@@ -346,6 +347,19 @@ def test_what_looks_like_a_product() -> None:
     for body in kept.values():
         func = w.func(body)
         check(func, "", in_tiles=False)
+
+
+@pytest.mark.parametrize("func", [*tir_products.IN_TILES, *tir_products.IN_LOOPS])
+def test_products_among_other_loops(func: tir.PrimFunc) -> None:
+    """With reductions that may be in another order, too: there are too few terms for one."""
+    check(func, "", in_tiles=func in tir_products.IN_TILES)
+    values = [drawn((N, K), "float32"), drawn((K, M), "float32"), drawn((N, M), "float32")]
+    expected = [each.copy() for each in values]
+    run_prim_func(func, expected)
+    for backend in ("c", "python"):
+        got = [each.copy() for each in values]
+        compile_prim_func(func, prefer=backend, reassociate=True)(*got)
+        assert got[2].tobytes() == expected[2].tobytes()
 
 
 def test_negative_and_shifted_indices() -> None:

@@ -190,3 +190,35 @@ def test_all_agree(batch: int) -> None:
 def test_text(seed: int) -> None:
     func = Maker(seed).function()
     assert_structural_equal(from_source(func.script()), func, map_free_vars=True)
+
+
+def _recurrence(seed: int) -> tir.PrimFunc:
+    """A row of values that are made of the row before, several times."""
+    rng = random.Random(seed)
+    rows, columns, times = rng.choice([3, 4, 5, 7]), rng.choice([5, 7, 9, 11, 13, 15]), 5
+    values = tir.decl_buffer([rows + 1, columns + 1], "float32", "values")
+    factors = tir.decl_buffer([times, columns + 1], "float32", "factors")
+    i, j, k = (ir.Var(name, "int64") for name in "ijk")
+    place = [i + 1, j + rng.randint(0, 1)]
+    term = values[i + rng.randint(0, 1), j + rng.randint(0, 1)] * factors[k, j + rng.randint(0, 1)]
+    value = values[tuple(place)] + term if rng.random() < 0.6 else term
+    body: tir.Stmt = tir.BufferStore(values, value, place)
+    for var, extent in ((j, columns), (i, rows), (k, times)):
+        body = tir.For(var, 0, extent, 0, body)
+    return tir.PrimFunc([factors, values], body)
+
+
+def test_recurrences() -> None:
+    """GCC 12 computes some of these rows at once, though each needs the one before."""
+    funcs = {f"f{seed}": _recurrence(seed) for seed in range(64)}
+    libraries = [build_prim_funcs(funcs, prefer="python")]
+    if compiler() is not None:
+        libraries.append(build_prim_funcs(funcs))
+    for name, func in funcs.items():
+        args = [np.random.default_rng(0).standard_normal([int(d) for d in p.shape]).astype("f")
+                for p in func.params]  # fmt: skip
+        expected = _outcome(lambda copies, f=func: run_prim_func(f, copies), args)
+        for library in libraries:
+            got = _outcome(lambda copies, lib=library, k=name: lib[k](*copies), args)
+            for a, b in zip(got, expected, strict=True):
+                np.testing.assert_array_equal(a, b, f"{name} {library!r}\n{func}")

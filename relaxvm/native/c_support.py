@@ -36,8 +36,9 @@ HEAD: Final = (
 #define UNUSED __attribute__((unused))
 /* Before a loop: no iteration needs another one.  Compilers that do not know this ignore it. */
 #define VECTORIZED _Pragma("omp simd")
-/* In a loop: its iterations stay one after the other.  GCC would merge two, with the loops in them,
- * and keep arrays in memory that have room in registers. */
+/* In a loop: its iterations stay one after the other.  Else GCC merges two, with the loops in them,
+ * and keeps arrays in memory that have room in registers; and GCC 12 runs iterations at once that
+ * need each other, if it has unrolled a loop in them before. */
 #define ONE_BY_ONE __asm__ volatile("")
 
 /* ---- arguments ---- */

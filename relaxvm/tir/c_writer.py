@@ -27,7 +27,7 @@ from .c_tiles import guards_of, write_tiles
 from .facts import Facts
 from .flat import is_flat
 from .intrinsics import CLZ, IF_THEN_ELSE, INTRINSICS, LIKELY, POPCOUNT, REINTERPRET, RET
-from .normalize import Kernel, interchange, is_parallel, nest_of
+from .normalize import Kernel, interchange, is_parallel, loads_of, nest_of, same_indices
 from .products import Product
 from .stmt import (
     AssertStmt,
@@ -42,6 +42,7 @@ from .stmt import (
     While,
 )
 from .trip_counts import has_loops, is_short, trip_count_guards, trip_counts, weight
+from .visitor import Visitor
 
 __all__ = ["Names", "Writer"]
 
@@ -335,6 +336,8 @@ class Writer:
         self.line(head)
         self._depth += 1
         self._loop_depth += 1
+        if not isinstance(body, BufferStore) and _moves_values(body):
+            self.line("ONE_BY_ONE;")
         self.statement(body)
         self._loop_depth -= 1
         if weight:
@@ -724,6 +727,26 @@ class Writer:
             "  return u.to;\n}",
         )
         return self._from_memory(f"{name}({stored})", dtype)
+
+
+def _moves_values(body: Stmt) -> bool:
+    """Whether the body of a loop reads elements of a buffer at other indices than it writes, so
+    that an iteration may need what an earlier one has written."""
+    places: dict[Buffer, Sequence[Expr]] = {}
+    moved: set[Buffer] = set()
+
+    class Stores(Visitor):
+        def visit_BufferStore(self, store: BufferStore) -> None:
+            place = places.setdefault(store.buffer, store.indices)
+            if not same_indices(place, store.indices):
+                moved.add(store.buffer)
+
+    Stores().visit(body)
+    return any(
+        load.buffer in moved or not same_indices(places[load.buffer], load.indices)
+        for load in loads_of(body)
+        if load.buffer in places
+    )
 
 
 def _is_vectorized(loop: For) -> bool:
