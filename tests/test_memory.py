@@ -105,6 +105,29 @@ def test_stats_add_up() -> None:
 
 
 @pytest.mark.parametrize(
+    ("first", "second", "is_shared"),
+    [
+        (19 << 20, 10 << 20, True),  # up to twice the size
+        (40 << 20, 10 << 20, False),
+        (10 << 20, 19 << 20, False),  # too small
+        (900_000, 600_000, True),  # one class of their own
+        (1000, 600, False),  # small ones are cheap
+    ],
+)
+def test_greater_storages_are_used_again(first: int, second: int, is_shared: bool) -> None:
+    allocator = PooledAllocator(cpu(0))
+    storage = allocator.alloc(first)
+    del storage
+    kept = memory_stats([allocator]).cached_bytes
+    again = allocator.alloc(second)
+    assert again.nbytes == second
+    assert memory_stats([allocator]).cached_bytes == (0 if is_shared else kept)
+    del again
+    cached = memory_stats([allocator]).cached_bytes
+    assert (cached == kept) == is_shared, "a storage is kept by the size that it has"
+
+
+@pytest.mark.parametrize(
     ("nbytes", "text"),
     [(0, "0 bytes"), (1023, "1023 bytes"), (1536, "1.5 KiB"), (5 << 20, "5.0 MiB"),
      (2 << 30, "2.0 GiB"), (3 << 50, "3072.0 TiB")],

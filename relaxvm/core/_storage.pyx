@@ -50,6 +50,7 @@ cdef enum:
     SMALL = 1024        # up to here size classes are multiples of ALIGNMENT
     WIDE = 16 * 1024    # between this and WIDEST size classes are powers of two
     WIDEST = 1 << 20
+    PER_DOUBLE = 4      # classes above it, per power of two
     NUM_CLASSES = 16 + 4 * 53
     KEPT_STORAGES = 256
 
@@ -255,7 +256,8 @@ cdef inline int64_t _class_bytes(int index) noexcept:
 
 @cython.final
 cdef class PooledAllocator(Allocator):
-    """Keeps freed storages by size class and hands them out again.
+    """Keeps freed storages by size class and hands them out again.  For one of more than 1 MiB, one
+    of up to twice the size will do: sizes that differ little, as of dynamic shapes, share memory.
 
     Args:
         cached_bytes: most bytes to keep when they are not in use, or None for any amount.
@@ -283,7 +285,7 @@ cdef PyObject* take_storage(PyObject* self, int64_t nbytes) noexcept:
     cdef rvm_account* account = &(<Allocator>self)._account
     cdef int64_t capacity
     cdef char* data = NULL
-    cdef int index
+    cdef int index, wider
     cdef PyObject* made
     if nbytes > account.max_alloc or (
             nbytes > account.max_live - account.live - account.arrays):
@@ -291,6 +293,12 @@ cdef PyObject* take_storage(PyObject* self, int64_t nbytes) noexcept:
     if (<Allocator>self)._idle is not NULL and nbytes <= INT64_MAX >> 2:
         index = _size_class(nbytes)
         data = (<Allocator>self)._idle[index]
+        if data is NULL and nbytes > WIDEST:
+            for wider in range(index + 1, index + 1 + PER_DOUBLE):
+                if wider < NUM_CLASSES and (<Allocator>self)._idle[wider] is not NULL:
+                    index = wider
+                    data = (<Allocator>self)._idle[index]
+                    break
         if data is not NULL:
             capacity = _class_bytes(index)
             (<Allocator>self)._idle[index] = (<char**>data)[0]
