@@ -64,6 +64,28 @@ def test_an_index_out_of_range() -> None:
         run(model, np.ones(3, np.float32), np.array([0, 3]))
 
 
+@pytest.mark.parametrize("dims", [[2, 3], ["n", "m"]])
+@pytest.mark.parametrize(
+    ("dtype", "number"),
+    [("bool", True), ("bool", False), ("int64", 2**62 + 12345), ("int64", 1 - 2**63),
+     ("int64", -(2**53) - 1), ("uint64", 2**64 - 1)],
+)  # fmt: skip
+def test_pads_with_numbers_that_are_no_float64(dtype: str, number: int, dims: list[Any]) -> None:
+    fill = np.array(number, dtype)
+    model = model_of(
+        [node("Pad", "x pads fill", "y")],
+        {"x": (helper.np_dtype_to_tensor_dtype(fill.dtype), dims)},
+        ["y"],
+        {"pads": np.array([1, -1, 0, 2]), "fill": fill},
+        opset=19,
+    )
+    x = np.array([[0, number, 1], [1, 0, number]], dtype)
+    want = np.pad(x[:, 1:], [(1, 0), (0, 2)], constant_values=fill)
+    got = relaxvm.VirtualMachine(relaxvm.compile(model)).main(x)
+    assert got.dtype == want.dtype
+    assert got.tolist() == want.tolist()
+
+
 def test_center_crop_pad_of_symbolic_lengths() -> None:
     model = model_of(
         [node("CenterCropPad", "x shape", "y", axes=[0])],

@@ -73,9 +73,7 @@ def batch_norm(
 
 
 @onnx("InstanceNormalization", since=6)
-def instance_norm(
-    g: Graph, x: Value, scale: Value, bias: Value, *, epsilon: float = 1e-5
-) -> Expr:
+def instance_norm(g: Graph, x: Value, scale: Value, bias: Value, *, epsilon: float = 1e-5) -> Expr:
     """(x - mean) / sqrt(variance + epsilon) * scale + bias, for each channel of each example."""
     if x.ndim < 0:
         return as_image(g, x, lambda image: instance_norm(g, image, scale, bias, epsilon=epsilon))
@@ -240,9 +238,25 @@ def pad(
     mode: str = "constant",
 ) -> Expr:
     """R.nn.pad; negative padding removes elements."""
+    fill = 0 if value is None or value.length == 0 else g.number(value)
+    if isinstance(fill, bool):
+        fill = int(fill)
+    if isinstance(fill, int) and int(float(fill)) != fill and mode == "constant":
+        # Padding is a float64: the last bits of such a number are added afterwards, modulo 2**64.
+        least = np.array(fill % _MULTIPLE, x.dtype)
+        shifted = Value(g.op("subtract", x, least))
+        return g.op("add", _pad_with(g, shifted, pads, fill - fill % _MULTIPLE, axes, mode), least)
+    return _pad_with(g, x, pads, fill, axes, mode)
+
+
+_MULTIPLE: Final = 1 << 11
+"""Of which each integer of 64 bits is a float64."""
+
+
+def _pad_with(g: Graph, x: Value, pads: Value, fill: Any, axes: Value | None, mode: str) -> Expr:
     if x.ndim < 0:
         if axes is not None or pads.length is None:
-            return _padded_in_any_rank(g, x, pads, axes, mode, value)
+            return _padded_in_any_rank(g, x, pads, axes, mode, fill)
         g.named_dims(x, pads.length // 2)  # which gives x its rank
     if axes is not None and axes.known is None:
         pads, axes = _all_pads(g, x.ndim, pads, axes), None
@@ -250,7 +264,6 @@ def pad(
         int(axis) % x.ndim for axis in g.sized(axes, "axes")
     ]  # fmt: skip
     widths = g.elements(pads, 2 * len(places), "pads")
-    fill = 0 if value is None or value.length == 0 else g.number(value)
     if all(isinstance(width, int) for width in widths) and not isinstance(fill, Expr):
         return _padded(g, x, places, widths, mode, fill)
     return _padded_at_run_time(g, x, places, widths, mode, fill)
@@ -294,7 +307,7 @@ def _padded(
 
 
 def _padded_in_any_rank(
-    g: Graph, x: Value, pads: Value, axes: Value | None, mode: str, value: Value | None
+    g: Graph, x: Value, pads: Value, axes: Value | None, mode: str, fill: Any
 ) -> Expr:
     """x, whose rank only the run knows, padded by vectors of numbers for each axis."""
     if mode not in _PAD_MODES:
@@ -318,7 +331,6 @@ def _padded_in_any_rank(
     ty, dtype = TensorType(None, x.dtype), x.dtype or "?"
     found = g.run("strided_slice", [x, *bounds, None], ty, dtype)
     pairs = g.op("reshape", g.op("stack", wide, 1), (-1,))
-    fill = 0 if value is None or value.length == 0 else g.number(value)
     settings = [g.shape_in(Value(pairs)), _PAD_MODES[mode], fill]
     return g.run("nn.pad", [found, *settings], ty, dtype)
 
@@ -357,4 +369,3 @@ def _padded_at_run_time(
     ty = TensorType(None, x.dtype, ndim=x.ndim)
     padded = g.run("nn.pad", [found, pairs, _PAD_MODES[mode], fill], ty, dtype)
     return g.context.builder.match_cast(padded, TensorType(results, x.dtype))
-
