@@ -121,6 +121,8 @@ def rows() -> Iterator[Case]:
         yield Case(f"softmax {size}", "Softmax", shape, (), {"axis": -1})
         vectors = ((shape[-1],), (shape[-1],))
         yield Case(f"layer norm {size}", "LayerNormalization", shape, vectors, {"axis": -1})
+    for shape in ((1, 64, 56, 56), (1, 192, 28, 28)):
+        yield Case(f"lrn {'x'.join(map(str, shape))}", "LRN", shape, (), {"size": 5})
 
 
 def pools() -> Iterator[Case]:
@@ -129,6 +131,16 @@ def pools() -> Iterator[Case]:
             attributes = {"kernel_shape": [3, 3], "pads": [1] * 4}
             name = f"{operator.lower()} 3x3 {channels}x{side}x{side}"
             yield Case(name, operator, (1, channels, side, side), (), attributes)
+
+
+def movement() -> Iterator[Case]:
+    """Transposes to the same shape.  Two of them would be one, or none, for both sides."""
+    for shape, perm in (
+        ((1024, 1024), (1, 0)), ((1, 128, 128, 64), (0, 2, 1, 3)), ((1, 56, 56, 56), (0, 2, 3, 1)),
+        ((1, 56, 56, 56), (0, 3, 1, 2)),
+    ):  # fmt: skip
+        name = f"transpose {'x'.join(map(str, shape))} {''.join(map(str, perm))}"
+        yield Case(name, "Transpose", shape, (), {"perm": perm}, lengths=(1,))
 
 
 def tiny() -> Iterator[Case]:
@@ -151,6 +163,7 @@ FAMILIES: Final[dict[str, Callable[[], Iterator[Case]]]] = {
     "elementwise": elementwise,
     "rows": rows,
     "pools": pools,
+    "movement": movement,
     "tiny": tiny,
 }
 
