@@ -10,12 +10,10 @@
 
 #include "vector.h"
 
-/* e to the power of x: 2 ulp, also where the result is subnormal.
+/* e to the power of x, of which the result is neither infinite nor 0.
  * x = n * ln 2 + r with |r| <= ln 2 / 2, and e^r = 1 + r + r^2 * p(r). */
-static inline vf rvm_exp(vf x) {
+static inline vf rvm_exp_within(vf x) {
     const vf to_integer = rvm_all(0x1.8p23f); /* added and subtracted: rounds to an integer */
-    /* Beyond, the result is infinite or 0. */
-    x = rvm_at_most(rvm_all(89.0f), rvm_at_least(rvm_all(-104.0f), x));
     vf n = rvm_fma(x, rvm_all(0x1.715476p+0f), to_integer) - to_integer;
     vf r = rvm_fma(n, rvm_all(-0x1.62e400p-1f), x); /* ln 2 in two parts; the first product is exact */
     r = rvm_fma(n, rvm_all(-0x1.7f7d1cp-20f), r);
@@ -27,11 +25,17 @@ static inline vf rvm_exp(vf x) {
     return rvm_scale(rvm_fma(p, r * r, r) + rvm_all(1.0f), n);
 }
 
-/* e to the power of a score less the greatest one: 2 ulp, and 0 where that is below 2^-126.  The processor
- * takes a hundred times as long for results that are subnormal, or that become 0, as masked scores do. */
+/* e to the power of x: 2 ulp, also where the result is subnormal. */
+static inline vf rvm_exp(vf x) {
+    /* Beyond, the result is infinite or 0. */
+    return rvm_exp_within(rvm_at_most(rvm_all(89.0f), rvm_at_least(rvm_all(-104.0f), x)));
+}
+
+/* e to the power of a score less the greatest one, so of a number up to 0: 2 ulp, and 0 where that is below 2^-126.
+ * The processor takes a hundred times as long for results that are subnormal, or that become 0, as masked scores do. */
 static inline vf rvm_weight(vf x) {
     const vf least = rvm_all(-87.3f);
-    return (vf)((vi)rvm_exp(rvm_at_least(least, x)) & ~(x < least));
+    return (vf)((vi)rvm_exp_within(rvm_at_least(least, x)) & ~(x < least));
 }
 
 /* 1 / (1 + e^-x): 3 ulp; results below 2^-127 are 0, since e^-x is infinite. */

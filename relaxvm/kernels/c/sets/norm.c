@@ -76,23 +76,24 @@ static int softmax_of_rows(const RvmKernelCall *call, void *work, int64_t piece,
     vf factor = rvm_all(r.number);
     for (int64_t n = part.outer; n < part.outer_end; n++) {
         fill_row(&r, n, 0, row);
+        /* The last vectors first: what fills them up has no weight. */
+        int64_t last = r.padded - STRIDE;
+        for (int64_t i = last; i < r.padded; i += RVM_LANES) rvm_store(row + i, factor * rvm_load(row + i));
+        for (int64_t i = r.length; i < r.padded; i++) row[i] = -INFINITY;
+        /* A NaN may be lost here: its weight is NaN, and with it the sum and all results. */
         vf most[4];
-        for (int j = 0; j < 4; j++) most[j] = rvm_all(-INFINITY);
-        for (int64_t i = 0; i < r.padded; i += STRIDE)
+        for (int j = 0; j < 4; j++) most[j] = rvm_load(row + last + j * RVM_LANES);
+        for (int64_t i = 0; i < last; i += STRIDE)
 #pragma GCC unroll 4
             for (int j = 0; j < 4; j++) {
-                float *at = row + i + j * RVM_LANES;
-                rvm_store(at, factor * rvm_load(at));
+                vf score = factor * rvm_load(row + i + j * RVM_LANES);
+                rvm_store(row + i + j * RVM_LANES, score);
+                most[j] = rvm_at_least(most[j], score);
             }
-        for (int64_t i = r.length; i < r.padded; i++) row[i] = -INFINITY;
-        for (int64_t i = 0; i < r.padded; i += STRIDE)
-#pragma GCC unroll 4
-            for (int j = 0; j < 4; j++) most[j] = rvm_greater(most[j], rvm_load(row + i + j * RVM_LANES));
-        vf all = rvm_greater(rvm_greater(most[0], most[1]), rvm_greater(most[2], most[3]));
         float lanes[RVM_LANES], greatest = -INFINITY;
-        rvm_store(lanes, all);
+        rvm_store(lanes, rvm_at_least(rvm_at_least(most[0], most[1]), rvm_at_least(most[2], most[3])));
         for (int i = 0; i < RVM_LANES; i++)
-            if (lanes[i] > greatest || lanes[i] != lanes[i]) greatest = lanes[i];
+            if (lanes[i] > greatest) greatest = lanes[i];
         vf sum[4] = {rvm_all(0), rvm_all(0), rvm_all(0), rvm_all(0)}, base = rvm_all(greatest);
         for (int64_t i = 0; i < r.padded; i += STRIDE)
 #pragma GCC unroll 4
@@ -102,8 +103,13 @@ static int softmax_of_rows(const RvmKernelCall *call, void *work, int64_t piece,
                 sum[j] += power;
             }
         vf inverse = rvm_all(1.0f / rvm_sum((sum[0] + sum[1]) + (sum[2] + sum[3])));
-        for (int64_t i = 0; i < r.padded; i += RVM_LANES) rvm_store(row + i, rvm_load(row + i) * inverse);
-        memcpy(r.out + n * r.length, row, (size_t)r.length * 4);
+        float *out = r.out + n * r.length;
+        int64_t i = 0;
+        for (; i + RVM_LANES <= r.length; i += RVM_LANES) rvm_store(out + i, rvm_load(row + i) * inverse);
+        if (i < r.length) {
+            rvm_store(row + i, rvm_load(row + i) * inverse);
+            memcpy(out + i, row + i, (size_t)(r.length - i) * 4);
+        }
         if (rvm_must_stop(call, r.padded * 64)) return RVM_FAILED;
     }
     return RVM_OK;
