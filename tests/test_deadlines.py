@@ -28,7 +28,7 @@ machine takes longer, and waiting threads of BLAS use some, too."""
 
 LONG = (
     "matmul", "linear", "einsum", "nn.conv1d", "nn.conv2d", "nn.max_pool2d", "nn.attention",
-    "nn.pad", "fused", "argsort", "relax.run.unique",
+    "fused", "argsort", "relax.run.unique",
 )  # fmt: skip
 """Some that cannot be done before the deadline."""
 
