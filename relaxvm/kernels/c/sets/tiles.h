@@ -44,7 +44,7 @@ static inline __attribute__((always_inline)) void tile(int rows, int blocks, int
         _Pragma("GCC unroll 16") for (int r = 0; r < rows; r++) {                                \
             vf one = rvm_all(value);                                                             \
             _Pragma("GCC unroll 16") for (int v = 0; v < blocks * nv; v++)                       \
-                rvm_add_product(&sum[r][v], one, weight[v]);                                      \
+                sum[r][v] = rvm_fma(one, weight[v], sum[r][v]);                                  \
         }                                                                                        \
         w += RVM_BLOCK;                                                                          \
     }
